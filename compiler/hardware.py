@@ -19,7 +19,7 @@ class Hardware:
     """CPU with the cores that programs use, or GPU.
 
     `peak_gflops` and `bandwidth_gbs` are totals over all cores: measured on a probed device, from the
-    specification of a named one (`details["figures"]` tells which). The other fields are as reported.
+    specification of a named one (`details["figures"]` names the source). The other fields are as reported.
 
     On a GPU, `cores` counts multiprocessors, `vector_bits` covers the float32 lanes of a warp, `l1_bytes` is
     the shared memory of a multiprocessor and `l3_bytes` is 0. Cache sizes of a CPU are per core.

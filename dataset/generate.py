@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 from tvm.target import Target
 
+from ..compiler.targets import is_cpu
 from ..compiler.task import Task
 from ..compiler.tvm_compat import parse_target, target_to_json
 from ..configuration import from_hydra
@@ -121,7 +122,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
                 with announced(console, "writing the datasheet"):
                     datasheet = write_datasheet(store)
                 console.print(f"wrote {datasheet}", highlight=False, soft_wrap=True)
-    if config.executor.kind == "local" and target.kind.name == "llvm":
+    if config.executor.kind == "local" and is_cpu(target):
         summary.uncounted_reason = uncounted_reason()
     summary.repeated = testbed.repeated
     summary.seconds = time.monotonic() - started
@@ -146,7 +147,7 @@ def _tasks(config: GenerateConfig, target: Target, database: DatabaseTasks | Non
     if config.tasks_from is not None:
         return [stored_task(row) for row in stored_rows(config.tasks_from)[: config.tasks]]
     given = {name: value for name, value in config.task_sampling.items() if value is not None}
-    if target.kind.name != "llvm":
+    if not is_cpu(target):
         given.setdefault("prepack", 0.0)
     return sample_tasks(n=config.tasks, seed=config.seed, **given)
 

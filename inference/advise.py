@@ -13,6 +13,7 @@ from rich.console import Console
 from tvm.target import Target
 
 from ..compiler.networks import AS_FASTEST, Lowering, extract_tasks, load_network, to_relax
+from ..compiler.targets import is_cpu
 from ..compiler.tvm_compat import parse_target
 from ..configuration import check_least, from_hydra
 from ..dataset.hardware import Hardware
@@ -158,7 +159,7 @@ def _opened(
 
 
 def _device(name: str, target: Target) -> Hardware:
-    if name == HERE and target.kind.name == "llvm":
+    if name == HERE and is_cpu(target):
         return target_hardware(target, measured=True)
     return find_hardware(name, target)
 

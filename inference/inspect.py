@@ -16,6 +16,7 @@ from tvm.target import Target
 
 from ..compiler.networks import AS_FASTEST, Lowering, load_network, lowered_network
 from ..compiler.networks.alternatives.alternatives import Offer, merged_offers, offered_tasks
+from ..compiler.targets import is_cpu
 from ..compiler.task import Task
 from ..compiler.tvm_compat import parse_target
 from ..configuration import from_hydra
@@ -113,7 +114,7 @@ def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook
 
 
 def _device(config: InspectConfig, target: Target, measured: bool) -> Hardware:
-    if config.hardware == HERE and target.kind.name == "llvm":
+    if config.hardware == HERE and is_cpu(target):
         return target_hardware(target, measured)
     return find_hardware(config.hardware, target)
 

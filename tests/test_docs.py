@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 import torch
 from foretune import cli
+from foretune.compiler import targets
 from foretune.compiler.operators import registry
-from foretune.compiler.templates.cpu import instructions
 from foretune.configuration import from_hydra
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.records.schema import READABLE_VERSIONS, RECORD_SCHEMA, TASK_SCHEMA, FailureKind
@@ -341,13 +341,23 @@ def test_the_rival_of_the_extending_page_runs(extensions):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_the_instruction_of_the_extending_page_is_chosen(extensions, monkeypatch):
-    added = extensions["An instruction set"].FMA_512
-    monkeypatch.setattr(instructions, "INSTRUCTIONS", (added, *instructions.INSTRUCTIONS))
-    newer = Target({"kind": "llvm", "mcpu": "x86-64-v4", "mattr": [f"+{name}" for name in added.features]})
-    older = Target({"kind": "llvm", "mcpu": "x86-64-v4"})
-    assert instructions.target_instructions(newer, *added.types)[0] is added
-    assert added not in instructions.target_instructions(older, *added.types)
+def test_the_instruction_set_of_the_extending_page_is_chosen(extensions, monkeypatch):
+    arm = Target({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1", "num-cores": 4})
+    assert targets.TargetTraits(arm).vectors is None
+    added = extensions["An instruction set"]
+    monkeypatch.setattr(targets, "VECTOR_SETS", (*targets.VECTOR_SETS, added.NEON))
+    monkeypatch.setattr(targets, "INSTRUCTIONS", (*targets.INSTRUCTIONS, added.NEON_FMA))
+    monkeypatch.setattr(targets, "CONVERSIONS", (added.NEON_FLOAT16,))
+    traits = targets.TargetTraits(arm)
+    assert (traits.vector_bits, traits.instructions) == (128, (added.NEON_FMA,))
+    assert traits.converts("float16")
+
+
+def test_the_data_type_of_the_extending_page_is_whole(extensions):
+    added = extensions["A data type"].FLOAT8
+    assert added.numpy.itemsize == added.bytes == getattr(torch, added.name).itemsize
+    assert not added.is_integer and added.factors == (added.name, added.name)
+    assert 0 <= added.tolerances.rounding < added.tolerances.network
 
 
 def resolves(name: str) -> bool:

@@ -17,7 +17,7 @@ from foretune.dataset.records.program_pool import ProgramPool
 from foretune.inference.search.candidate import Candidate
 from foretune.inference.search.config import OneShotConfig
 from foretune.inference.search.loop import RoundBudget
-from foretune.inference.search.session import SearchSession
+from foretune.inference.search.session import SearchSession, SessionResources
 from foretune.inference.strategies.pool import PoolConfig, best_rows
 from foretune.inference.strategies.sampled import QUICK_PROPOSALS
 from foretune.inference.surrogate.base import Surrogate

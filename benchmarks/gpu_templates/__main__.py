@@ -9,10 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from foretune.compiler.instruction_sets import GPUS, Gpu
+from foretune.compiler.targets import traits
+from foretune.compiler.templates.gpu.attention import BackToBack
 from foretune.compiler.templates.gpu.launch import compiler_latency_s, latency_s, library_latency_s
-from foretune.compiler.templates.gpu.problem import BackToBack, Problem, Product
+from foretune.compiler.templates.gpu.problem import Problem, Product
 from foretune.compiler.templates.gpu.profiler import Profile, profile
-from foretune.compiler.templates.gpu.tiling import GPUS, Gpu, cycles, gpu_of
+from foretune.compiler.templates.gpu.tiling import cycles
 
 from .. import gpu_templates as study
 from ..common import RESULTS, argument_parser, start, write_result
@@ -122,7 +125,7 @@ def main() -> None:
         from foretune.dataset.hardware.cuda import probe_cuda
 
         hardware = probe_cuda()
-        found = gpu_of(parse_target("cuda"))
+        found = traits(parse_target("cuda")).gpu
         if found is None:
             sys.exit(f"error: {hardware.name} has no templates; use a GPU from sm_{min(GPUS)} on")
         gpu, measure, rivals = found, latency_s, RIVALS

@@ -6,10 +6,11 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from multiprocessing import get_context
 
+from foretune.compiler.instruction_sets import Gpu
 from foretune.compiler.templates.gpu.compilation import Compiled, compiled
 from foretune.compiler.templates.gpu.problem import Problem
 from foretune.compiler.templates.gpu.profiler import Compile
-from foretune.compiler.templates.gpu.tiling import Gpu, Tiling, ranked
+from foretune.compiler.templates.gpu.tiling import Tiling, ranked
 from foretune.compiler.tvm_compat import available_cores
 
 

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from foretune.compiler.instruction_sets import Gpu
 from foretune.compiler.networks import Lowering, extract_tasks, load_network, to_relax
 from foretune.compiler.networks.alternatives.gpu_chains import gpu_chains
 from foretune.compiler.templates.gpu.matching import matched
 from foretune.compiler.templates.gpu.problem import Problem
 from foretune.compiler.templates.gpu.profiler import profile
-from foretune.compiler.templates.gpu.tiling import Gpu, cycles
+from foretune.compiler.templates.gpu.tiling import cycles
 from foretune.compiler.tvm_compat import parse_target
 
 from ..common import ROOT

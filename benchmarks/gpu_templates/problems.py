@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from foretune.compiler.templates.gpu.attention import Attention, Layout, packed
-from foretune.compiler.templates.gpu.problem import BackToBack, Problem, Product, Window
+from foretune.compiler.templates.gpu.attention import Attention, BackToBack, Layout, packed
+from foretune.compiler.templates.gpu.problem import Problem, Product, Window
 from foretune.compiler.templates.gpu.rows import NormedProduct, Rows
 
 _PAIRS = ((16384, 256, 64, 16), (32768, 576, 128, 64), (128320, 96, 32, 128))

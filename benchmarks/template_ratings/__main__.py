@@ -10,10 +10,10 @@ from typing import Any
 
 from foretune.compiler.networks import Lowering
 from foretune.compiler.replay import candidate_module_json, replay, trace_to_json
+from foretune.compiler.targets import target_instructions
 from foretune.compiler.task import Task
 from foretune.compiler.templates.cpu.choice import ranked
 from foretune.compiler.templates.cpu.contraction import Contraction, read_contraction
-from foretune.compiler.templates.cpu.instructions import target_instructions
 from foretune.compiler.templates.cpu.programs import scheduled
 from foretune.compiler.tvm_compat import make_tune_context, parse_target, target_cores
 from foretune.dataset.hardware import Hardware

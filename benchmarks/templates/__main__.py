@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import tvm
+from foretune.compiler.targets import require_instructions
 from foretune.compiler.templates.cpu.depthwise import DepthwiseTemplate
-from foretune.compiler.templates.cpu.instructions import require_instructions
 from foretune.compiler.templates.cpu.programs import AnyTemplate
 from foretune.compiler.tvm_compat import parse_target, target_cores
 from tvm.target import Target

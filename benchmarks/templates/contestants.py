@@ -47,7 +47,7 @@ class OfTvm(Contestant):
 
     def peak(self, dtype: str) -> dict[str, float]:
         """1e9 operations a second at most, by each instruction of a data type."""
-        from foretune.compiler.templates.cpu.instructions import require_instructions
+        from foretune.compiler.targets import require_instructions
 
         from .peak import peak_gflops
         from .shapes import TYPES

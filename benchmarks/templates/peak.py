@@ -6,10 +6,9 @@ import time
 
 import numpy as np
 import tvm
-from foretune.compiler.templates.cpu.instructions import Instruction
+from foretune.compiler.instruction_sets import Instruction
 from foretune.compiler.templates.cpu.intrinsics.dot_intrinsics import accumulators_and_operands
 from foretune.compiler.templates.cpu.intrinsics.tile_intrinsics import (
-    MULTIPLY,
     configure_function,
     configure_ir,
 )
@@ -91,7 +90,7 @@ def _arguments(instruction: Instruction, sums: str, operand: str, number: int) -
 
 
 def _of_tiles(instruction: Instruction) -> str:
-    multiply = MULTIPLY[instruction.name]
+    multiply = instruction.llvm
     calls = "".join(f"  call void @{multiply}(i8 {c}, i8 {4 + c // 2}, i8 {6 + c % 2})\n" for c in range(4))
     loads = "".join(f"  call void @llvm.x86.tileloadd64(i8 {t}, ptr %m, i64 64)\n" for t in range(8))
     return f"""{configure_ir(16, 16)}

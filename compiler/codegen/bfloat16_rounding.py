@@ -1,7 +1,7 @@
 """Rounding of float32 to bfloat16 by the CPU's own instruction.
 
-TVM rounds by arithmetic on the bits, in six instructions for each vector. Networks in bfloat16 round all that
-they store, which is a tenth of the time of a network with little work for each value.
+TVM rounds by arithmetic on the bits, in six instructions for each vector. Networks in bfloat16 round every
+value that they store, which is a tenth of the time of a network with little work for each value.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
-from tvm.target.codegen import llvm_cpu_has_features
 from tvm.tirx import PrimFunc
 
+from ..targets import traits
 from ..tvm_compat import cpu_target, importing_llvm, lane_dtype, lanes_of
+from ..types import WIDE
 
-FEATURE = "avx512bf16"
-"""LLVM's name of the feature with the instruction."""
+_NARROW = "bfloat16"
 
 
 def with_native_rounding(func: PrimFunc) -> PrimFunc:
     """A lowered function for a CPU that rounds by an instruction where its target has one.
 
-    The function is one behind TVM's passes that store bfloat16 as 16-bit integers. Results are the same but
+    The function comes from TVM's passes, which store bfloat16 as 16-bit integers. Results are the same but
     for subnormal numbers, which become zero.
     """
     target = cpu_target(func)
-    if target is None or not llvm_cpu_has_features([FEATURE], target):
+    if target is None or not traits(target).converts(_NARROW):
         return func
     widths: set[int] = set()
 
@@ -48,20 +48,20 @@ def with_native_rounding(func: PrimFunc) -> PrimFunc:
 
 
 def _rounded_by_arithmetic(cast: tirx.Cast) -> Any:
-    """The float32 numbers that TVM rounds to bfloat16 by this cast, None where it is another one."""
+    """The float32 numbers that TVM rounds to bfloat16 by this cast, None for another cast."""
     is_narrow = lane_dtype(cast) == "uint16" and isinstance(cast.value, tirx.RShift)
     total = cast.value.a if is_narrow else None
     bits = total.a if isinstance(total, tirx.Add) else None
     if not isinstance(bits, Call) or bits.op.name != "tirx.reinterpret":
         return None
     (value,) = bits.args
-    is_wide = lane_dtype(value) == "float32"
+    is_wide = lane_dtype(value) == WIDE
     same = is_wide and tvm_ffi.structural_equal(cast, _rounding_arithmetic(bits, lanes_of(cast)))
     return value if same else None
 
 
 def _rounding_arithmetic(bits: Any, lanes: int) -> Any:
-    """TVM's rounding of the numbers with these bits, to even where two are as near."""
+    """TVM's rounding of the numbers with these bits, ties to even."""
 
     def constant(value: int) -> Any:
         return tirx.const(value, str(bits.ty.dtype))

@@ -17,6 +17,7 @@ from tvm_ffi.serialization import from_json_graph_str
 
 from ...errors import UserError
 from ..spaces.async_copies import check_copies
+from ..targets import is_cpu, is_cuda
 from ..templates.gpu.function import kernel_modules
 from ..tvm_compat import (
     CUDA_PASSES,
@@ -77,7 +78,7 @@ def compile_module(mod: tvm.IRModule, target: Target) -> Any:
     GPU without a kernel, as unscheduled ones are: a CPU that reads the GPU's memory loses its process.
     """
     improve_code()
-    if target.kind.name == "llvm":
+    if is_cpu(target):
         with tvm.transform.PassContext(config=_UNCHECKED):
             return tvm.compile(mod, target=target)
     target = target if target.host else Target(target, host=HOST)
@@ -87,7 +88,7 @@ def compile_module(mod: tvm.IRModule, target: Target) -> Any:
     if not templates:
         check_copies(mod, target)
     passes = {}
-    if target.kind.name == "cuda":
+    if is_cuda(target):
         passes = CUDA_PASSES
         compile_without_headers()
     # CUDA's compiler asks for the architecture of the current target.

@@ -2,7 +2,7 @@
 
 Before LLVM orders the instructions of a basic block, it compares each memory access with up to a thousand
 earlier ones. With two hundred, programs of a search take three quarters of the time to compile, and the
-slowest tenth of them half of it. Four in five stay as they are, and the others run as fast.
+slowest tenth of them half of it. Four in five stay unchanged, and the others run as fast.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BUILD = "target.build.llvm"
 
 OPTION = "-dag-maps-huge-region"
 _ACCESSES = 200
-"""Memory accesses of a basic block that LLVM keeps apart; it stands for 1000 by itself."""
+"""Memory accesses of a basic block that LLVM keeps apart; it stands for 1000 on its own."""
 
 
 def bound_scheduling() -> None:

@@ -1,7 +1,7 @@
-"""Quantised values without detours: a conversion rounds them, and those that are read again stay float32.
+"""Quantised values without detours: a conversion rounds them, and values that are read again stay float32.
 
 ONNX quantises by round, clip and cast, each an instruction of a vector or more. A CPU's conversion to
-integers rounds by itself, ties to even. A residual sum reads a quantised value back as float32: the clipped
+integers rounds on its own, ties to even. A residual sum reads a quantised value back as float32: the clipped
 value is that number.
 """
 
@@ -16,12 +16,13 @@ from tvm.ir import Call
 from tvm.tirx import PrimFunc
 
 from ..tvm_compat import cpu_target, dtype_as_wide, lane_dtype
+from ..types import WIDE, data_type
 
-_RANGES = {"uint8": (0, 255), "int8": (-128, 127)}
+_RANGES = {name: data_type(name).range for name in ("uint8", "int8")}
 
 
 class _Quantised(NamedTuple):
-    """The value round(scaled) + zero, clipped to what the integers hold."""
+    """The value round(scaled) + zero, clipped to the range of the integers."""
 
     scaled: Any
     zero: int
@@ -45,7 +46,7 @@ def _mapped(body: Any, change: Callable[[tirx.Cast], Any]) -> Any:
 def _read_back(cast: tirx.Cast) -> Any:
     """float32 of a quantised value without the integers between."""
     inner = cast.value
-    if lane_dtype(cast) == "float32" and isinstance(inner, tirx.Cast) and _quantised(inner) is not None:
+    if lane_dtype(cast) == WIDE and isinstance(inner, tirx.Cast) and _quantised(inner) is not None:
         return inner.value
     return cast
 
@@ -66,9 +67,9 @@ def _rounded(cast: tirx.Cast) -> Any:
 
 
 def _quantised(cast: tirx.Cast) -> _Quantised | None:
-    """Value that a cast quantises, None where it does something else."""
+    """Value that a cast quantises, None for other casts."""
     limits = _RANGES.get(lane_dtype(cast))
-    if limits is None or lane_dtype(cast.value) != "float32":
+    if limits is None or lane_dtype(cast.value) != WIDE:
         return None
     value, clips = cast.value, []
     while isinstance(value, tirx.Min | tirx.Max) and (bound := _whole(value.b)) is not None:

@@ -11,6 +11,7 @@ from tvm.support import cc
 from tvm.target import Target
 
 from ...errors import UserError
+from ..targets import is_cpu
 
 
 class LinkerError(UserError, RuntimeError):
@@ -20,9 +21,9 @@ class LinkerError(UserError, RuntimeError):
 def linker(target: Target) -> Callable[..., Any] | None:
     """Compiler for `export_library`, None where this machine's own links for the target.
 
-    Raises LinkerError where the target has another architecture and no compiler for it is installed.
+    Raises LinkerError if the target has another architecture and no compiler for it is installed.
     """
-    host = target if target.kind.name == "llvm" else target.host
+    host = target if is_cpu(target) else target.host
     triple = "" if host is None else str(host.attrs.get("mtriple", ""))
     architecture = triple.partition("-")[0]
     if not triple or _same(architecture, platform.machine()):

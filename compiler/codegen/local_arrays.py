@@ -1,7 +1,7 @@
 """Small arrays of a thread on the stack, from where LLVM takes them into registers.
 
 TVM gets arrays of a kilobyte or more from its memory manager, inside of the loop over threads. The sums of a
-register tile are such an array where vectors have 512 bits: they went through memory behind each loop of the
+register tile are such an array if vectors have 512 bits: they went through memory after each loop of the
 reduction, and into the epilogue. Layers with a short reduction took up to 1.7 times as long.
 """
 

@@ -1,6 +1,6 @@
-"""Code that a process that compiles for CPUs generates beside TVM's own.
+"""Code that a process that compiles for CPUs generates in addition to TVM's own.
 
-This happens after scheduling: traces, hashes and features of programs stay as they are, and a process that
+This happens after scheduling: traces, hashes and features of programs stay unchanged, and a process that
 compiles them without it produces correct code, too.
 """
 

@@ -1,4 +1,4 @@
-"""Prefetches of packed weights: what the next panel of a product needs is fetched while this one is computed.
+"""Prefetches of packed weights: a product fetches the next panel while it computes this one.
 
 A network's weights do not stay in a core's caches from one run to the next. A template reads a panel of its
 weights once for each tile of rows, the first time from far away, and waits: the cores' own prefetchers see a
@@ -30,7 +30,7 @@ PREFETCHED = "foretune.prefetch"
 """Annotation of the innermost loop of a reduction that is no part of the register tile."""
 
 LEAST_PASSES, MOST_PASSES = 2, 32
-"""Passes over a panel where prefetching pays: one pass streams anyway, and many rarely wait."""
+"""Passes over a panel for which prefetching saves time: one pass streams anyway, and many rarely wait."""
 
 _LINE_BYTES = 64
 _FUNCTION = "foretune_prefetch"
@@ -101,7 +101,7 @@ class _Access:
 def _ahead(marked: For, around: Sequence[For]) -> Any | None:
     """Statement that prefetches the lines of the next panel that an iteration of the marked loop is due.
 
-    None where no array is read in panels that follow each other in memory, over several passes each.
+    None if no array is read in panels that follow each other in memory, over several passes each.
     """
     found = (_prefetches(access, (*around, marked)) for access in _accesses(marked))
     return next((statement for statement in found if statement is not None), None)

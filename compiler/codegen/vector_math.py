@@ -5,7 +5,7 @@ On a CPU, TVM calls a C library for each element: GELUs alone took a seventh of 
 programs, their hashes and their features do not change, and a process that compiles them without it produces
 correct code, too.
 
-Errors are at most 2.5e-7 (`exp`, `sigmoid`, where the result is a normal float32) or 4e-7 (`tanh`, `erf`)
+Errors are at most 2.5e-7 (`exp`, `sigmoid`, if the result is a normal float32) or 4e-7 (`tanh`, `erf`)
 relative to the value. Infinities and NaN give the same results as a C library.
 """
 
@@ -21,6 +21,7 @@ from tvm import tirx
 from tvm.ir import Expr
 
 from ..tvm_compat import dtype_as_wide
+from ..types import WIDE
 
 _Rule: TypeAlias = Callable[[Expr], Expr]
 
@@ -44,7 +45,7 @@ def _rule_for_float32(rule: _Rule, otherwise: _Rule | None) -> _Rule:
     """Lowering rule that applies `rule` to float32 scalars and vectors, and `otherwise` to other types."""
 
     def lowered(call: Expr) -> Expr:
-        if str(call.args[0].ty.dtype).partition("x")[0] == "float32":
+        if str(call.args[0].ty.dtype).partition("x")[0] == WIDE:
             return rule(call.args[0])
         return call if otherwise is None else otherwise(call)
 
@@ -71,7 +72,7 @@ class _Once:
 
 
 def exp(x: Expr) -> Expr:
-    """2^n * e^r with x = n * log(2) + r and |r| <= log(2) / 2, where a Taylor series is accurate enough."""
+    """2^n * e^r with x = n * log(2) + r and |r| <= log(2) / 2, so that a Taylor series is accurate enough."""
     once = _Once()
     x = _clip(once, x, _EXP_IS_ZERO, _EXP_IS_INFINITE)
     n = once(tirx.floor(x * _like(1 / math.log(2), x) + _like(0.5, x)))
@@ -122,7 +123,7 @@ def erf(x: Expr) -> Expr:
     return _odd(x, _ERF_IS_ONE, _ERF_P, _ERF_Q)
 
 
-# Quotients with the smallest relative errors, 2.1e-8 and 1.9e-8, up to where the functions are 1 in float32.
+# Quotients with the smallest relative errors, 2.1e-8 and 1.9e-8, for arguments whose result is not 1.
 _TANH_IS_ONE = 9.0
 _TANH_P = (1.0, 0.13381025, 0.0034955868, 2.0609064e-05, 1.3354638e-08)
 _TANH_Q = (1.0, 0.4671434, 0.025876977, 0.0003285633, 7.776548e-07)

@@ -15,19 +15,20 @@ from tvm.s_tir.stmt import SBlock
 from tvm.tirx import For, ForKind, IterVar, PrimFunc
 
 from ..operators.shared.tir import substituted
-from ..tvm_compat import cpu_target, target_vectors
+from ..targets import traits
+from ..tvm_compat import cpu_target
 
 
 def with_register_vectors(func: PrimFunc) -> PrimFunc:
     """A scheduled function for a CPU whose wide vectors are whole registers and a rest.
 
-    Vectors of a power of two stay as they are. The others are as wide as the register is for the largest data
+    Vectors of a power of two stay unchanged. The others are as wide as the register is for the largest data
     type in the loop.
     """
     target = cpu_target(func)
     if target is None:
         return func
-    wide = {loop.loop_var: lanes for loop, lanes in _wide(func, target_vectors(target)[0] or 128)}
+    wide = {loop.loop_var: lanes for loop, lanes in _wide(func, traits(target).vector_bits or 128)}
 
     def changed(loop: For) -> Any:
         lanes = wide.get(loop.loop_var)
@@ -65,7 +66,7 @@ def _lanes(loop: For, bits: int) -> int:
 
 
 def _inside(loop: For) -> list[SBlock]:
-    """Blocks of a loop; none where it has loops inside, which cannot be there twice."""
+    """Blocks of a loop; none if it has loops inside, which cannot be there twice."""
     blocks: list[SBlock] = []
     loops: list[For] = []
     tvm_ffi.structural_walk(loop.body, [(SBlock, blocks.append), (For, loops.append)])

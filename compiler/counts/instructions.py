@@ -2,11 +2,11 @@
 
 A loop that the schedule vectorises takes as many instructions as its lanes fill registers. A multiplication
 whose result is added is one instruction with the addition. Arithmetic on indices, loads, stores and loop
-control are not counted: they issue beside the arithmetic, and `traffic` counts the bytes of loads and stores,
+control are not counted: they issue along with arithmetic, and `traffic` counts the bytes of loads and stores,
 and elements of vectors that are loaded one by one.
 
 An addition to a sum waits for the one before, which takes four cycles, while two others could start in each.
-A CPU hides that behind additions to other sums, of the loops inside or of later iterations.
+A CPU hides this wait with additions to other sums, of the loops inside or of later iterations.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Work of one program on a device: bytes moved at each level of the memory hierarchy, and instructions.
 
 They are counted from the lowered program, so that programs of one task differ: tiles decide what stays in a
-cache, vector loops how many instructions there are, compute locations what is computed twice. What caches and
-vectors do badly is counted, too: stretches of lines that no prefetcher foresees, lines that cores take from
-each other, elements of vectors that are loaded one by one, and sums that wait for the one before.
+cache, vector loops how many instructions there are, compute locations which values are computed twice.
+Weaknesses of caches and vectors are counted, too: stretches of lines that no prefetcher foresees, lines that
+cores take from each other, elements of vectors that are loaded one by one, and sums that wait for the one
+before.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from typing import NamedTuple
 import tvm
 
 from ..hardware import Hardware
+from ..instruction_sets import registers_of
 from .instructions import chained_additions, executed_instructions
 from .traffic import LoweredStores
 
 LEVELS = ("registers", "l1", "l2", "memory")
-"""Levels of the memory hierarchy; bytes of a level are those that it fetches from the next one, and
+"""Levels of the memory hierarchy; bytes of a level are fetched by it from the next one, and
 `memory` counts those past the last cache."""
 
 RUN_LEVELS = ("l1", "l2")
@@ -41,13 +43,13 @@ class ProgramCounts(NamedTuple):
     instructions: float
     """Vector instructions of arithmetic; see `instructions`."""
     scattered: float = 0.0
-    """Elements of vectors that are loaded or stored one by one; 0 where it is not counted."""
+    """Elements of vectors that are loaded or stored one by one; 0 if it is not counted."""
     runs: tuple[float, float] = (0.0, 0.0)
-    """Stretches of lines that are fetched, by `RUN_LEVELS`; 0 where they are not counted."""
+    """Stretches of lines that are fetched, by `RUN_LEVELS`; 0 if they are not counted."""
     contested: float = 0.0
-    """Stores into lines that another core writes, too; 0 where they are not counted."""
+    """Stores into lines that another core writes, too; 0 if they are not counted."""
     chained: float = 0.0
-    """Additions that wait for the one before; 0 where they are not counted."""
+    """Additions that wait for the one before; 0 if they are not counted."""
 
 
 def count_program(mod: tvm.IRModule, hardware: Hardware, flops: float) -> ProgramCounts:
@@ -62,7 +64,7 @@ def count_program(mod: tvm.IRModule, hardware: Hardware, flops: float) -> Progra
         least = stores.compulsory_bytes
         past_l2 = stores.traffic_bytes(hardware.l2_bytes, LINE_BYTES) if hardware.l2_bytes else least
         return ProgramCounts((least, least, least, past_l2), full_vectors(flops, hardware))
-    # Pages of a buffer may lie anywhere in the caches behind the first.
+    # Pages of a buffer may lie anywhere in the caches after the first.
     caches = ((hardware.l1_bytes, L1_SPAN_BYTES), (hardware.l2_bytes, None), (hardware.l3_bytes, None))
     moved = [stores.traffic_bytes(register_bytes(hardware.vector_bits))]
     for size, span in caches:
@@ -87,4 +89,4 @@ def full_vectors(flops: float, hardware: Hardware) -> float:
 
 def register_bytes(vector_bits: int) -> int:
     """Bytes of the vector registers: 32 with AVX-512, 16 otherwise."""
-    return (32 if vector_bits >= 512 else 16) * max(vector_bits, 32) // 8
+    return registers_of(vector_bits) * max(vector_bits, 32) // 8

@@ -94,7 +94,7 @@ class _Merging(NamedTuple):
     """Axes of a buffer as those of its lines."""
 
     rest: int
-    """First axis of those that are merged."""
+    """First of the axes that are merged."""
     inner: NDArray[np.int64]  # [merged], their strides in elements
     elements: int
     """Elements of a line."""
@@ -155,9 +155,9 @@ class Lines(NamedTuple):
     def shared_between(self, core: NDArray[np.int64]) -> NDArray[np.float64]:
         """Share of each box's lines that boxes of other cores hold, too, [n] from 0 to 1.
 
-        Lines count once for each box that holds them, and a share is at most 1. `core` is that of each box.
+        Lines count once for each box that holds them, and a share is at most 1. `core` is each box's core.
         """
-        # On an axis where all boxes are equal each holds what the others do.
+        # On an axis where all boxes are equal all hold the same.
         axes = [
             (low, high)
             for low, high in zip(self.low, self.high, strict=True)

@@ -4,7 +4,7 @@ A store is a statement in a loop nest. Take the outermost loop for which the wor
 into the cache and that of the whole loop does not. Each iteration fetches the bytes that the previous one did
 not touch, and the loops outside repeat that. Bytes beyond touching everything once are the excess of the
 store; they add to the compulsory traffic of the task's arguments. An intermediate buffer that exceeds the
-cache is written to the memory behind it and read back, so all of its bytes are excess.
+cache is written to the next memory and read back, so all of its bytes are excess.
 
 Lines that follow each other are fetched ahead of their use. A program that reads a few lines of each row of a
 matrix waits for each row, though it moves no more bytes than another. So the stretches of lines are counted,
@@ -65,7 +65,7 @@ def compulsory_bytes(mod: tvm.IRModule) -> float:
 
 
 class LoweredStores:
-    """Stores of a scheduled module with their loops, lowered once for all that is counted of them."""
+    """Stores of a scheduled module with their loops, lowered once for all counts."""
 
     def __init__(self, mod: tvm.IRModule) -> None:
         """`mod` is scheduled and not lowered."""
@@ -168,7 +168,7 @@ class _StoreNest:
         self.indices = Indices([loop.loop_var for loop in loops])
         self.boxes = [
             Boxes(buffer, indices, self.indices, is_argument=buffer in arguments)
-            for buffer, indices in accesses.items()  # that of the store is the first
+            for buffer, indices in accesses.items()  # the store's access is the first
             if buffer.scope() in _IN_CACHES
         ]
 
@@ -209,7 +209,7 @@ class _StoreNest:
     def contested_stores(self, cores: int, line_bytes: int) -> float:
         """Stores into lines that iterations of the parallel loop on other cores write, too.
 
-        Cores have equal parts of the loop, one after the other. A buffer that each iteration has for itself
+        Cores have equal parts of the loop, in order. A buffer that each iteration has for itself
         is written at the same indices by all of them, and no other one is.
         """
         if self.shared_loop is None:
@@ -246,7 +246,7 @@ class _StoreNest:
 def _footprints(
     lines: Sequence[Lines], span_bytes: int | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Bytes that buffers touch at each moment, and those that they occupy in a cache together.
+    """Bytes that buffers touch at each moment, and bytes that they occupy in a cache together.
 
     They are [n_buffers, n] and [n].
     """

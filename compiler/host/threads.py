@@ -19,7 +19,7 @@ def available_cores() -> int:
 def linear_algebra_threads(count: int) -> Iterator[None]:
     """Limit torch and NumPy to `count` threads within the block.
 
-    With small products, threads wait for each other longer than they compute, even more beside other work.
+    With small products, threads wait for each other longer than they compute, even more next to other work.
     """
     import torch  # not needed by worker processes
 

@@ -1,6 +1,6 @@
 """Networks of PyTorch or ONNX: loading by name, import path or file, and extraction of their tasks.
 
-Loading needs no TVM, so that a process which runs a network in another engine does without it.
+Loading needs no TVM, so that a process which runs a network in another engine does not import it.
 """
 
 from __future__ import annotations

@@ -18,10 +18,11 @@ from ...errors import UserError
 from ..described_task import described_task
 from ..task import Task
 from ..tvm_compat import as_task_module, workload_hash
+from ..types import INTEGERS
 from .importing import onnx_import, torch_import
 from .loading import Network, first_line
 from .low_precision.integer_products import in_integers
-from .low_precision.quantisation import INT8, quantised
+from .low_precision.quantisation import quantised
 from .lowering.buildable import LOWERING, Stage, lower_buildable
 from .lowering.fold_batch_norm import fold_batch_norm
 from .lowering.lowering import AS_FASTEST, Lowering
@@ -53,15 +54,16 @@ def to_relax(
     database. Parts that depend on no input are evaluated, and operators that TVM builds no code for run in
     another data type (`recast_operators`). In int8 the network is quantised first, unless it is already.
     `stage` is a clock's context for each step, by its name. Raises NetworkExportError with the step that
-    failed, MissingInstructionError where the target has no products of `lowering.dtype`, and the errors of
+    failed, MissingInstructionError if the target has no products of `lowering.dtype`, and the errors of
     `quantised`.
     """
     lowering.check_for(target)
-    if lowering.dtype == INT8 and network.quantised_path is None:
+    in_integer_type = lowering.data_type.network == INTEGERS
+    if in_integer_type and network.quantised_path is None:
         with TemporaryDirectory() as folder:
             network = quantised(network, lowering.calibration, Path(folder) / "quantised.onnx")
             return to_relax(network, target, lowering, stage)
-    path = network.quantised_path if lowering.dtype == INT8 else network.onnx_path
+    path = network.quantised_path if in_integer_type else network.onnx_path
     if path is not None:
         with stage(_ONNX), _export_step(network, _ONNX):
             mod = onnx_import.to_relax(path, network.inputs)
@@ -74,7 +76,7 @@ def to_relax(
     with _export_step(network, LOWERING):
         with stage(LOWERING):
             mod = fold_batch_norm(mod)
-            if lowering.dtype == INT8:
+            if in_integer_type:
                 mod = in_integers(mod)
         return lower_buildable(mod, target, lowering, stage)
 

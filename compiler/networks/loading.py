@@ -46,7 +46,7 @@ class Network:
     quantised_path: Path | None = None
     """ONNX file in QDQ form that is tuned in its place; see `quantisation.quantised`."""
     quantised_s: float = 0.0
-    """Seconds that the quantisation took; 0 where the network was given quantised."""
+    """Seconds that the quantisation took; 0 if the network was given quantised."""
 
     def torch_inputs(self) -> tuple[torch.Tensor, ...]:
         """The example inputs as tensors that share their memory."""
@@ -79,7 +79,7 @@ class Network:
             return outputs
 
     def outputs_in(self, dtype: torch.dtype) -> list[NDArray[Any]] | None:
-        """Outputs of the module in another floating type, by PyTorch eager; None where it runs in none."""
+        """Outputs of the module in another floating type, by PyTorch eager; None if it does not run."""
         if self.module is None:
             return None
         try:
@@ -202,13 +202,18 @@ def load_network(
         torch.manual_seed(seed)
         module = factory().eval()
     network = Network(name, arrays, module)
+    _check_run(network, name_or_path)
+    return network
+
+
+def _check_run(network: Network, name_or_path: str) -> None:
+    """Runs a module once on its example inputs. Raises BadInputShapeError, BadOutputError."""
     try:
         network.reference_outputs()
     except BadOutputError as error:
         raise BadOutputError(f"network={name_or_path}: {error}") from error
     except Exception as error:  # a user's forward may raise anything
-        raise _does_not_run(name_or_path, arrays, error) from error
-    return network
+        raise _does_not_run(name_or_path, network.inputs, error) from error
 
 
 def _does_not_run(

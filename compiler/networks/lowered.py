@@ -20,7 +20,7 @@ from .lowering.lowering import Lowering
 
 @dataclass(frozen=True, eq=False)
 class LoweredNetwork:
-    """A module of `to_relax`, with all that a search of it takes."""
+    """A module of `to_relax`, with everything that a search of it needs."""
 
     relax_mod: tvm.IRModule
     tasks: list[Task]

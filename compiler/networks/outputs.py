@@ -23,7 +23,7 @@ def output_tensors(output: Any) -> list[torch.Tensor]:
     """Tensors of a network's output in order, out of nested lists, tuples, mappings and dataclasses.
 
     None, numbers and strings are left out. Raises BadOutputError for other objects, whose tensors would get
-    lost, and where there is no tensor.
+    lost, and if there is no tensor.
     """
     found = _tensors(output)
     if not found:

@@ -35,7 +35,7 @@ def describe(mod: tvm.IRModule) -> Description:
 
 
 def _read(function: TirFunction) -> Description | None:
-    """The operator with its settings; None where no operator reads them."""
+    """The operator with its settings; None if no operator reads them."""
     operators = OPERATOR_SETTINGS.values()
     marked = [cls for cls in operators if cls.marker in function.blocks]
     for cls in marked or [cls for cls in operators if not cls.marker]:

@@ -32,7 +32,7 @@ BATCH_NORMS = (
 class BatchNorm(OperatorSettings):
     """Normalises each channel by its mean and variance: data [batch, channels, height, width].
 
-    Weight and bias are [channels]. Networks run this in training, or where they keep no statistics; with kept
+    Weight and bias are [channels]. Networks run this in training, or if they keep no statistics; with kept
     statistics a batch norm folds into a weight or is element-wise, and no decision is left. Sums are float32
     for float16 too, as in PyTorch.
     """

@@ -1,4 +1,4 @@
-"""Group normalisation (Wu and He, ECCV 2018): channels are normalised in groups, each image by itself."""
+"""Group normalisation (Wu and He, ECCV 2018): channels are normalised in groups, each image on its own."""
 
 from __future__ import annotations
 

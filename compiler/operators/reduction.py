@@ -97,7 +97,7 @@ class Reduction(OperatorSettings):
         return {**values, "mode": str(rng.choice(cls.modes)), "axis": int(rng.integers(2))}
 
     def enlarged(self, batch: int) -> Self:
-        """A reduction of the rows stays as it is: of a batch it would reduce the axis in the middle."""
+        """A reduction of the rows stays unchanged: of a batch it would reduce the axis in the middle."""
         return self if self.axis == 0 else replace(self, rows=self.rows * batch)
 
     @classmethod

@@ -16,6 +16,7 @@ from tvm.tirx import PrimFunc
 from typing_extensions import Self
 
 from ..tvm_compat import with_layout_free
+from ..types import OPERATOR_DTYPES, WIDE, data_type
 from .shared.checks import CheckedFields, SettingsError
 from .shared.epilogue import RESIDUAL
 from .shared.knobs import Knob
@@ -33,8 +34,8 @@ Pair: TypeAlias = tuple[int, int]
 Triple: TypeAlias = tuple[int, int, int]
 """Depth, height and width of a kernel, stride, padding or dilation."""
 
-DTYPES = ("float32", "float16", "int8", "bfloat16")
-FLOATS = ("float32", "float16")
+DTYPES = OPERATOR_DTYPES
+FLOATS = tuple(name for name in DTYPES if data_type(name).sums == name)
 """Data types of operators without products: a network in bfloat16 computes them in float32."""
 
 INTEGER_STEPS = {"none", "bias", "add", "relu"}
@@ -62,7 +63,7 @@ class OperatorSettings(CheckedFields, ABC):
     operator: ClassVar[str]
     """Name in records and configuration, such as `conv2d`. Names never change: records refer to them."""
     epilogues: ClassVar[tuple[str, ...]] = ("none",)
-    """Element-wise steps that may be fused behind the operator, joined by `_` as in `bias_relu`."""
+    """Element-wise steps that may be fused after the operator, joined by `_` as in `bias_relu`."""
     dtypes: ClassVar[tuple[str, ...]] = DTYPES
     layouts: ClassVar[tuple[str, ...]] = ()
     """Orders of the data's axes, the default first; empty for an operator without the field `layout`."""
@@ -82,9 +83,9 @@ class OperatorSettings(CheckedFields, ABC):
         self._check_choice("epilogue", self.epilogues)
         self._check_choice("dtype", self.dtypes)
         self._check_choice("prepack", (False, True) if self.packable else (False,))
-        if self.dtype == "int8" and not INTEGER_STEPS.issuperset(self.epilogue.split("_")):
+        if data_type(self.dtype).is_integer and not INTEGER_STEPS.issuperset(self.epilogue.split("_")):
             raise SettingsError(
-                f"{self.operator}: epilogue={self.epilogue!r} of dtype='int8': use steps of "
+                f"{self.operator}: epilogue={self.epilogue!r} of dtype={self.dtype!r}: use steps of "
                 f"{', '.join(sorted(INTEGER_STEPS))}, or a floating-point dtype"
             )
 
@@ -95,7 +96,7 @@ class OperatorSettings(CheckedFields, ABC):
         """Inputs in the order of the function's arguments, then the output, epilogue included."""
 
     counts_as_tvm: ClassVar[bool] = True
-    """Whether `flops` equals TVM's count of the plain operator; not where a formula leaves arithmetic out."""
+    """Whether `flops` equals TVM's count of the plain operator; not if a formula leaves arithmetic out."""
 
     @property
     @abstractmethod
@@ -114,20 +115,20 @@ class OperatorSettings(CheckedFields, ABC):
 
     @property
     def accumulator(self) -> str:
-        """Data type of sums: int32 for int8, float32 for bfloat16, otherwise the inputs' type.
+        """Data type of sums.
 
-        float16 thus sums in float16, as Relax legalises it; PyTorch sums in float32 and rounds once.
+        It is float16 for float16, as Relax legalises it; PyTorch sums in float32 and rounds once.
         """
-        return {"int8": "int32", "bfloat16": "float32"}.get(self.dtype, self.dtype)
+        return data_type(self.dtype).sums
 
     def prim_func(self, then: Callable[[te.Tensor], te.Tensor] | None = None) -> PrimFunc:
         """The operator with its epilogue as one TIR function; `then` makes the output of the epilogue's.
 
-        In bfloat16 it is what a network in bfloat16 calls: data, weight, residual and output are bfloat16, a
-        bias and all arithmetic float32.
+        In bfloat16 it is the function that a network in bfloat16 calls: data, weight, residual and output are
+        bfloat16, while a bias and all arithmetic are float32.
         """
-        if self.dtype == "bfloat16":
-            return _stored_in_bfloat16(replace(self, dtype="float32").prim_func(then))
+        if data_type(self.dtype).built_stored:
+            return _stored_in(replace(self, dtype=WIDE).prim_func(then), self.dtype)
         # Relax indexes with 64 bits and leaves its fusion pattern on a function that fuses nothing. Without
         # either, a task would not have the hash of the same task of a network.
         tensors = self.tensors()
@@ -170,9 +171,9 @@ class OperatorSettings(CheckedFields, ABC):
     calls: ClassVar[tuple[str, ...]] = ()
     """ATen functions that may call the operator, such as `aten.convolution`."""
     folds_batch_norm: ClassVar[bool] = False
-    """Whether the weight takes in the scale of a batch norm behind the operator, which leaves a bias."""
+    """Whether the weight takes in the scale of a batch norm after the operator, which leaves a bias."""
     called_on_flattened: ClassVar[bool] = False
-    """Whether PyTorch reshapes the data around the call; steps behind that reshape are still fused."""
+    """Whether PyTorch reshapes the data around the call; steps after that reshape are still fused."""
 
     @classmethod
     def read_call(cls, call: TorchCall) -> Self | None:
@@ -197,7 +198,7 @@ class OperatorSettings(CheckedFields, ABC):
 
     @classmethod
     def derive(cls, other: Any) -> Self | None:
-        """Settings that do the work of `made_of`'s settings; None where there are none."""
+        """Settings that do the work of `made_of`'s settings; None if there are none."""
         return None
 
     @classmethod
@@ -209,7 +210,7 @@ class OperatorSettings(CheckedFields, ABC):
     def draw_uniform(cls, rng: np.random.Generator, **drawn: Any) -> dict[str, Any]:
         """Values of fields, each uniform over its range; a batch is 1. Together they may be impossible.
 
-        Subclasses pass what they draw first as `drawn`, and add what this does not draw.
+        Subclasses pass the values that they draw first as `drawn`, and add what this does not draw.
         """
         values = {"batch": 1, **drawn}
         for field in fields(cls):
@@ -235,7 +236,7 @@ class OperatorSettings(CheckedFields, ABC):
         """The operator with the smaller extent of both along each loop: ETO's bridge operator (Definition 5).
 
         Where both have a value that is no extent, such as a layout, it must be the same. Raises SettingsError
-        where there is no such operator.
+        if there is no such operator.
         """
         if type(self) is not type(other):
             raise SettingsError(
@@ -263,7 +264,7 @@ class OperatorSettings(CheckedFields, ABC):
     def examples(cls) -> tuple[Self, ...]:
         """Small settings for tests; different axes have different extents, so that mixed-up axes show.
 
-        The first is tested with every epilogue, layout and data type, the others as they are.
+        The first is tested with every epilogue, layout and data type, the others unchanged.
         """
 
     @abstractmethod
@@ -271,13 +272,13 @@ class OperatorSettings(CheckedFields, ABC):
         """Output of PyTorch without the epilogue, from the operator's own inputs in float64."""
 
     def prepare_inputs(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Random inputs changed to ones that the operator may get; by default they stay as they are."""
+        """Random inputs changed to ones that the operator may get; by default they stay unchanged."""
         return inputs
 
     # --- JSON -----------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able values by field, tuples as lists; `prepack` only where it is true, as `describe` does."""
+        """JSON-able values by field, tuples as lists; `prepack` only if it is true, as `describe` does."""
         values = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
         if not values["prepack"]:
             del values["prepack"]
@@ -296,11 +297,11 @@ class OperatorSettings(CheckedFields, ABC):
             raise SettingsError(f"{cls.operator}: {error}; it needs {', '.join(known)}") from error
 
 
-def _stored_in_bfloat16(func: PrimFunc) -> PrimFunc:
-    """A float32 product that reads and writes bfloat16."""
+def _stored_in(func: PrimFunc, dtype: str) -> PrimFunc:
+    """A float32 product that reads and writes arrays of a narrower type."""
     from ..networks.low_precision.stored_type import array_use, stored_narrow  # it imports this package
 
     use = array_use(func)
     assert use is not None and use.multiplies, func
     residuals = [index for index, array in enumerate(func.params) if array.name == RESIDUAL]
-    return stored_narrow(func, {*use.operands, *residuals, len(func.params) - 1})
+    return stored_narrow(func, {*use.operands, *residuals, len(func.params) - 1}, dtype)

@@ -24,6 +24,7 @@ from tvm.target import Target
 from tvm.tirx import AttrStmt, Bind, BufferStore, For, Ramp
 
 from ...errors import UserError
+from ..targets import is_cuda
 from ..tvm_compat import IF_THEN_ELSE, before_async_copies, has_mma_fragments, vectorised
 
 WRONG_COPY = "wrong asynchronous copy"
@@ -41,9 +42,9 @@ def has_wrong_copies(mod: tvm.IRModule, target: Target) -> bool:
     """Whether TVM compiles an asynchronous copy of a scheduled module for CUDA to wrong code.
 
     Lowers programs with asynchronous pipeline stages, which takes milliseconds, or up to a tenth of a
-    second where an address shows only after unrolling. False at once for others and for other devices.
+    second if an address shows only after unrolling. False at once for others and for other devices.
     """
-    if target.kind.name != "cuda" or not _async_loops(mod):
+    if not is_cuda(target) or not _async_loops(mod):
         return False
     early = _copies_wrongly(vectorised(mod, target))
     return bool(_copies_wrongly(before_async_copies(mod, target)) if early is None else early)

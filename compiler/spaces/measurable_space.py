@@ -10,6 +10,7 @@ from tvm.s_tir.schedule import Schedule
 from tvm.target import Target
 
 from ..counts.code_size import code_size
+from ..targets import is_cpu, is_cuda
 from ..tvm_compat import parse_target, stock_space, target_to_json
 from .async_copies import WRONG_COPY, RejectWrongCopies
 from .tensor_core_space import cuda_sketches
@@ -42,19 +43,19 @@ class CodeLimit(ms.postproc.PyPostproc):
 
 
 def measurable_space(target: Target, max_code: int | None) -> ms.SpaceGenerator:
-    """MetaSchedule's space for a target, with a postprocessor that rejects what is not worth measuring.
+    """MetaSchedule's space for a target, with a postprocessor that rejects programs not worth measuring.
 
     On CPUs these are programs above `max_code` vector instructions, which compile slowly and are rarely the
     fastest; `max_code` None sets no limit. On CUDA devices, which have limits of their own, they are programs
     whose asynchronous copies TVM compiles to wrong code.
     """
-    limited = max_code is not None and target.kind.name == "llvm"
+    limited = max_code is not None and is_cpu(target)
     return _generator(target_to_json(target), max_code if limited else None)
 
 
 def python_cause(target: Target) -> str:
     """Cause of the candidates that PYTHON_POSTPROCESSOR rejects in the measurable space of a target."""
-    return WRONG_COPY if target.kind.name == "cuda" else CODE_SIZE
+    return WRONG_COPY if is_cuda(target) else CODE_SIZE
 
 
 @lru_cache(maxsize=8)  # rules depend on the target alone, and reading them takes a tune context
@@ -62,7 +63,7 @@ def _generator(target: str, most: int | None) -> ms.SpaceGenerator:
     parsed = parse_target(target)
     own = [] if most is None else [CodeLimit(most)]
     stock = stock_space(parsed)
-    if parsed.kind.name == "cuda":
+    if is_cuda(parsed):
         return ms.space_generator.ScheduleFn(
             cuda_sketches(parsed, stock.sch_rules),
             sch_rules=[],

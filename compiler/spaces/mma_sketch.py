@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..tvm_compat import MMA_PRODUCTS, mma_store_name
+from ..types import data_type
 
 SHARED = "shared.dyn"
 """Memory scope of a thread block's copies."""
@@ -18,8 +19,8 @@ _FRAGMENTS = {"wmma.matrix_a": ("m16n8k8.matrixA", (8, 32)), "wmma.matrix_b": ("
 """By scope of WMMA: the scope of MMA, and the tiles of a load, of the last axis first."""
 
 _SUMS = "m16n8k8.matrixC"
-_STORE_VECTORS = {"float16": [1, 2, 4, 8], "float32": [1, 2, 4]}
-"""Sums that a thread stores at once: 16 bytes at most."""
+_STORE_BYTES = 16
+"""Bytes of sums that a thread stores at once, at most."""
 
 _TENSORIZE, _FETCH = "meta_schedule.auto_tensorize", "meta_schedule.cooperative_fetch"
 
@@ -29,7 +30,7 @@ _OUTER_STAGES = {
     "software_pipeline_stage": [0, 0, 1, 2, 2],
     "software_pipeline_order": [0, 1, 3, 2, 4],
 }
-"""Pipelines over fragments and over copies: the products of one step run beside the copies of the next."""
+"""Pipelines over fragments and over copies: the products of one step run next to the copies of the next."""
 
 Step = list[Any]
 """Instruction of a trace as JSON: kind, inputs, attributes, outputs."""
@@ -147,7 +148,8 @@ def _renumbered(
 
 def _store(product: str, block: str, warp: str, accumulator: str) -> list[Step]:
     """Instructions that store the sums of a product at its blocks' loop, by way of shared memory."""
-    lanes = _STORE_VECTORS[accumulator]
+    most = _STORE_BYTES // data_type(accumulator).bytes
+    lanes = [1 << power for power in range(most.bit_length())]
     vector = [lanes, [1 / len(lanes)] * len(lanes)]
     return [
         ["CacheWrite", [product, []], [0, SHARED], ["b_out"]],

@@ -25,7 +25,7 @@ from ..tvm_compat import WMMA, load_tensor_intrinsics, tensor_core_rule, tensor_
 from .mma_sketch import SHARED, as_mma, epilogue_start, suits_mma
 
 _SILENT = logging.getLogger("foretune.tensor_core_space")
-_SILENT.setLevel(logging.CRITICAL)  # the rules warn of what is repaired here
+_SILENT.setLevel(logging.CRITICAL)  # the rules warn of flaws that are repaired here
 
 
 def cuda_sketches(target: Target, rules: Sequence[ms.ScheduleRule]) -> Callable[[Schedule], list[Schedule]]:

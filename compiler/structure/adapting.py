@@ -20,7 +20,7 @@ from .space import Choices, SketchSpace
 OUTERMOST, INNERMOST = 0.25, 1.5
 """Weights of a tile's outermost and innermost factor in the distance between tiles; the others have 1.
 
-The outermost factor takes what the loop is longer or shorter by. The innermost one decides on vectors.
+The outermost factor takes the difference in length of the loops. The innermost one decides on vectors.
 """
 
 
@@ -41,7 +41,7 @@ def adapted_choices(source: Sketch, values: Sequence[int], space: SketchSpace, c
     the sum over its tiles of the weighted differences of their factors in powers of two.
 
     Args:
-        source: sketch of the program, which `corresponds` to that of the space.
+        source: sketch of the program, which `corresponds` to the sketch of the space.
         values: values [width] of the program.
         count: candidates wanted.
 
@@ -70,7 +70,7 @@ def _distances(ours: Decision, wanted: Sequence[int], theirs: Decision, table: T
             weights[0], weights[-1] = OUTERMOST, INNERMOST
         apart: NDArray[np.float64] = np.abs(np.log2(table) - np.log2(np.array(wanted, float))) @ weights
         return apart
-    if theirs.kind == "categorical":  # by what is chosen: tasks may have different tables
+    if theirs.kind == "categorical":  # by the chosen value: tasks may have different tables
         return np.abs(np.array(theirs.values, float) - float(ours.values[wanted[0]]))
     # A loop has the same number in both nests; outside of all loops, and inlined, are kinds of their own.
     kind = np.minimum(table[:, 0], 0) != min(wanted[0], 0)

@@ -1,7 +1,7 @@
 """Product of matrices that a sketch for tensor instructions makes of a block, by fusing its axes.
 
 MetaSchedule copies the operands into matrices first (`ReIndex`), so that a convolution's windows become rows.
-The axes of the product are those that no index map fuses, such as the batch of a batched product, then rows,
+Its axes are the axes that no index map fuses, such as the batch of a batched product, then rows,
 columns and the summed axis. Extents are filled up to whole tiles of the instruction.
 """
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .products import OPEN, MappedProduct, index_groups, operands
-from .sketch import Atom, Decision, Fetch, Sketch
+from .sketch import Atom, Decision, Fetch, Sketch, banded, changed, place_of
 from .sources import Source, source_of
 from .structure import Block, Guard, TaskStructure
 
@@ -87,7 +87,7 @@ class _Reader:
             self._reorder(inputs)
         elif kind == "Bind" and inputs[0] in self.loops:
             loop = self.loops[inputs[0]]
-            self.loops[inputs[0]] = [_changed_atom(atom, thread=attributes[0]) for atom in loop]
+            self.loops[inputs[0]] = [changed(atom, thread=attributes[0]) for atom in loop]
         elif kind == "Annotate":
             self._annotate(inputs, attributes[0])
         elif kind == "CacheRead":
@@ -253,7 +253,7 @@ class _Reader:
             instructions=instructions,
             decisions=tuple(self.decisions),
             block=block,
-            atoms=tuple(_banded(atoms, structure, block)),
+            atoms=tuple(banded(atoms, structure, block)),
             loop_starts=tuple(starts),
             structure=structure,
             write_level=max((of_loop.get(loop, 0) for loop in self.taken_at), default=0),
@@ -332,31 +332,9 @@ class _Reader:
             inside = self.loops[loop]
             for variable, atoms in self.loops.items():
                 if variable not in levels and atoms:
-                    last = _key(atoms[-1])
+                    last = place_of(atoms[-1])
                     for offset, atom in enumerate(inside):
-                        if _key(atom) == last:
+                        if place_of(atom) == last:
                             levels[variable] = start + offset + 1
             start += len(inside)
         return levels
-
-
-def _key(atom: Atom) -> tuple[int, int, int, bool]:
-    return atom.axis, atom.column, atom.decision, atom.outside
-
-
-def _changed_atom(atom: Atom, **changes: Any) -> Atom:
-    return Atom(**{**atom.__dict__, **changes})
-
-
-def _banded(atoms: Sequence[Atom], structure: str, block: Block) -> list[Atom]:
-    """Set each atom's index into the tiling structure: the i-th S or R of its axis, -1 if untiled."""
-    seen: dict[int, int] = {}
-    banded = []
-    for atom in atoms:
-        letter = "R" if block.reduction[atom.axis] else "S"
-        places = [i for i, mark in enumerate(structure) if mark == letter]
-        number = seen.get(atom.axis, 0)
-        seen[atom.axis] = number + 1
-        tiled = atom.column >= 0 and number < len(places)
-        banded.append(_changed_atom(atom, band=places[number] if tiled else -1))
-    return banded

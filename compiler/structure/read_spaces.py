@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from tvm.s_tir.schedule import Schedule, Trace
 from tvm.target import Target
 
 from ..replay import trace_content
+from ..targets import traits
 from ..tvm_compat import design_spaces
 from .limits import GpuLimits
 from .read_sketch import read_sketch
@@ -19,7 +21,7 @@ from .space import SketchSpace
 from .structure import TaskStructure
 
 LOCATION_DRAWS = 24
-"""Random candidates of a sketch, drawn to observe compute locations where no rule determines them."""
+"""Random candidates of a sketch, drawn to observe compute locations that no rule determines."""
 
 _INLINED = -2
 
@@ -39,15 +41,8 @@ def read_spaces(
 
 def gpu_limits(target: Target, code: int | None = None) -> GpuLimits | None:
     """Limits of a thread block of a CUDA target, None for a CPU; `code` is `GpuLimits.code`."""
-    if target.kind.name != "cuda":
-        return None
-    attributes = dict(target.attrs.items())
-    return GpuLimits(
-        threads=int(attributes.get("max_threads_per_block", GpuLimits.threads)),
-        shared_bytes=int(attributes.get("max_shared_memory_per_block", GpuLimits.shared_bytes)),
-        registers=int(attributes.get("registers_per_block", GpuLimits.registers)),
-        code=code,
-    )
+    limits = traits(target).limits
+    return None if limits is None else replace(limits, code=code)
 
 
 def _location_traces(

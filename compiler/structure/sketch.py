@@ -7,7 +7,9 @@ tiles none. A nest is a list of *atoms*, outermost first: the parts into which s
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .sources import Source
 from .structure import Block, Guard
@@ -59,7 +61,7 @@ class Fetch:
     level: int  # number of atoms outside
     scope: str
     vector: int = -1  # decision of its vector length, -1 for none
-    source: Source | None = None  # where it reads; None for values that are computed on the way
+    source: Source | None = None  # origin of its data; None for values that are computed on the way
     aligned: tuple[int, int] = (1, 0)
     """(factor, offset): rows are padded until their elements have this remainder by the factor."""
 
@@ -118,3 +120,27 @@ class Sketch:
                 )
             found += value
         return found
+
+
+def place_of(atom: Atom) -> tuple[int, int, int, bool]:
+    """Loop of an atom, which stays the same when its thread or band changes."""
+    return atom.axis, atom.column, atom.decision, atom.outside
+
+
+def changed(atom: Atom, **changes: Any) -> Atom:
+    """The atom with other fields."""
+    return Atom(**{**atom.__dict__, **changes})
+
+
+def banded(atoms: Sequence[Atom], structure: str, block: Block) -> list[Atom]:
+    """Atoms with their index into the tiling structure: the i-th S or R of the axis, -1 if untiled."""
+    seen: dict[int, int] = {}
+    found = []
+    for atom in atoms:
+        letter = "R" if block.reduction[atom.axis] else "S"
+        places = [i for i, mark in enumerate(structure) if mark == letter]
+        number = seen.get(atom.axis, 0)
+        seen[atom.axis] = number + 1
+        tiled = atom.column >= 0 and number < len(places)
+        found.append(changed(atom, band=places[number] if tiled else -1))
+    return found

@@ -1,4 +1,4 @@
-"""Where a copy into shared memory reads: addresses in global memory, through the blocks that are inlined."""
+"""Origin of a copy into shared memory: addresses in global memory, through the blocks that are inlined."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Source:
 def source_of(read: Access, structure: TaskStructure, inlined: Collection[str]) -> Source | None:
     """Source of the copy of a read buffer; None if it copies no plain vectors.
 
-    Values may be computed on the way, or be zeros where the innermost dimension is outside of the input: TVM
+    Values may be computed on the way, or be zeros if the innermost dimension is outside of the input: TVM
     copies such elements one by one.
     """
     producer = next((b for b in structure.blocks if any(w.buffer == read.buffer for w in b.writes)), None)

@@ -111,7 +111,7 @@ class SketchSpace:
             table = self.domains[number][:, 0]
             wanted = table[choices[:, number]]
             taken = np.where(wanted >= 0, legal[np.maximum(wanted, 0), rows], wanted)
-            # A narrowed domain may lack the location that TVM takes: the choice then stays as it is.
+            # A narrowed domain may lack the location that TVM takes: the choice then stays unchanged.
             place = np.minimum(np.searchsorted(table, taken), len(table) - 1)
             moved[:, number] = np.where(table[place] == taken, place, choices[:, number])
         return moved

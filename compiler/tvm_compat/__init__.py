@@ -39,7 +39,6 @@ from .targets import (
     parse_target,
     target_cores,
     target_to_json,
-    target_vectors,
 )
 from .tensor_cores import (
     MMA,
@@ -94,7 +93,6 @@ __all__ = [
     "stock_space",
     "target_cores",
     "target_to_json",
-    "target_vectors",
     "tensor_core_rule",
     "tensor_core_way",
     "trace_as_json",

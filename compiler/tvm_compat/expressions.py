@@ -1,4 +1,4 @@
-"""Data types of TIR's vector expressions, and LLVM's text beside TIR's code."""
+"""Data types of TIR's vector expressions, and LLVM's text next to TIR's code."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def dtype_as_wide(dtype: str, value: Any) -> str:
 
 
 def importing_llvm(text: str, body: Any) -> tirx.AttrStmt:
-    """A statement beside which LLVM compiles functions that it calls."""
+    """A statement next to which LLVM compiles functions that it calls."""
     return tirx.AttrStmt(tirx.const(0, "int32"), IMPORT_LLVM, text, body)

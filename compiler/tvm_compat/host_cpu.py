@@ -27,7 +27,7 @@ class OlderCpuError(UserError, ValueError):
 
 
 def older_cpu() -> str | None:
-    """The CPU that FORETUNE_CPU names, None where it is unset or empty.
+    """The CPU that FORETUNE_CPU names, None if it is unset or empty.
 
     Raises OlderCpuError for a name that LLVM does not know, and for a CPU with instruction sets that this
     machine's CPU lacks.
@@ -82,6 +82,6 @@ def _instruction_sets_of(cpu: str) -> set[str]:
 
 
 def _machine_features() -> dict[str, bool]:
-    """What LLVM reads off the CPU itself, which sees what a virtual machine hides."""
+    """Features that LLVM reads off the CPU itself, including those hidden by a virtual machine."""
     found = tvm_ffi.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
     return {str(name): bool(int(is_there)) for name, is_there in found.items()}

@@ -39,7 +39,7 @@ def _stack_without_source() -> Iterator[None]:
 
 @cache
 def load_tensor_intrinsics() -> None:
-    """Import TVM's tensor intrinsics, which tune contexts need, and register those that TVM lacks.
+    """Import TVM's tensor intrinsics, which tune contexts need, and register the intrinsics that TVM lacks.
 
     Each of their decorators calls `inspect.stack`, which reads source files and takes 20-37 s in total.
     Without source context, the import takes 2 s. After `load_cpu_intrinsics` it adds nothing.

@@ -29,7 +29,7 @@ def as_task_module(func: Any) -> tvm.IRModule:
 def argument_buffers(mod: tvm.IRModule, task_layout: bool = False) -> list[tuple[tuple[int, ...], str]]:
     """Shape and dtype of each argument of `main`, in order.
 
-    Weights whose layout the program chooses have the chosen layout, or with `task_layout` that of the task.
+    Weights whose layout the program chooses have the chosen layout, or with `task_layout` the task's layout.
     """
     buffers = []
     for arg in ms.arg_info.ArgInfo.from_entry_func(mod, remove_preproc=not task_layout):
@@ -103,7 +103,7 @@ IF_THEN_ELSE = "prim.if_then_else"
 def before_async_copies(mod: tvm.IRModule, target: Target) -> tvm.IRModule:
     """Scheduled module for CUDA as TVM's pipeline hands it to the pass that makes copies asynchronous.
 
-    Common subexpressions stay where they are: a variable in their place hides whether an address is aligned.
+    Common subexpressions are not moved: a variable in their place hides whether an address is aligned.
     """
     host = target if target.host else Target(target, host=Target("llvm"))
     found: list[tvm.IRModule] = []

@@ -11,11 +11,12 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm.target import Target
-from tvm.target.codegen import llvm_cpu_has_features, llvm_get_cpu_features
+from tvm.target.codegen import llvm_get_cpu_features
 from tvm.tirx import PrimFunc
 
 from ...errors import UserError
 from ..host.threads import available_cores
+from ..targets import is_cpu, traits
 from .host_cpu import host_cpu, host_features, is_instruction_set
 
 
@@ -64,25 +65,12 @@ def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:
 def cpu_target(func: PrimFunc) -> Target | None:
     """Target that a function is lowered for; None where that is no CPU, or not known yet."""
     target = func.attrs.get("target") if func.attrs is not None else None
-    return target if target is not None and target.kind.name == "llvm" else None
+    return target if target is not None and is_cpu(target) else None
 
 
 def target_cores(target: Target) -> int:
     """Number of CPU cores that programs of a target use: its num-cores, else all cores of this process."""
-    return int(target.attrs.get("num-cores", available_cores()))
-
-
-_VECTOR_FEATURES = (("avx512f", 512), ("avx", 256), ("sse2", 128))
-
-
-def target_vectors(target: Target) -> tuple[int | None, bool]:
-    """Widest vectors of a target's generated code in bits, and whether it uses fused multiply-add.
-
-    The width is None on CPUs other than x86, where it is not known. TVM's `llvm_get_vector_width` returns 512
-    for every x86.
-    """
-    bits = next((bits for name, bits in _VECTOR_FEATURES if llvm_cpu_has_features([name], target)), None)
-    return bits, bits is None or bool(llvm_cpu_has_features(["fma"], target))
+    return traits(target).cores
 
 
 def missing_instruction_sets(target: Target) -> list[str]:
@@ -116,7 +104,7 @@ _SHARE_ALL_CORES = -3
 def configure_thread_pool(threads: int, cores: Sequence[int]) -> int:
     """Gives the calling thread's pool `threads` threads, all of which may run on any of `cores`.
 
-    Makes the pool where there is none yet. A pool never grows; returns the threads that it uses.
+    Makes the pool if it does not exist yet. A pool never grows; returns the threads that it uses.
     """
     count = tvm_ffi.get_global_func("runtime.NumThreads")
     with _environment(TVM_NUM_THREADS=str(threads), TVM_BIND_THREADS="1"):

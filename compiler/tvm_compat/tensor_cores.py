@@ -18,25 +18,27 @@ from tvm.s_tir.stmt import SBlock
 from tvm.target import Target
 from tvm.tirx import PrimFunc
 
+from ..instruction_sets import TENSOR_CORES
+from ..targets import traits
+from ..types import data_type
+
 WMMA, MMA = "wmma", "mma"
 """Ways to use tensor cores: CUDA's matrix fragments of 16x16x16, and PTX's m16n8k8."""
 
 _FRAGMENTS = "m16n8k8."
 """Beginning of the memory scopes of MMA's fragments."""
 
-_TYPES = (("float16", "float16"), ("float16", "float32"), ("bfloat16", "float32"), ("int8", "int32"))
-"""Types of operands and sums that WMMA multiplies."""
+
+def _product(operand: str, accumulator: str) -> str:
+    """Name of WMMA's product of these types."""
+    kind, out = data_type(operand).short, data_type(accumulator).short
+    return f"wmma_sync_16x16x16_{kind}{kind}{out}"
+
 
 MMA_PRODUCTS: Mapping[str, str] = {
-    "wmma_sync_16x16x16_f16f16f16": "float16",
-    "wmma_sync_16x16x16_f16f16f32": "float32",
-    "wmma_sync_16x16x16_bf16bf16f32": "float32",
+    _product(one.operand, one.accumulator): one.accumulator for one in TENSOR_CORES if one.by_mma
 }
-"""Products of WMMA that MMA has, too, and the type of their sums."""
-
-_SHORT = {"float16": "f16", "bfloat16": "bf16", "int8": "s8", "float32": "f32", "int32": "s32"}
-_LEAST_CAPABILITY = {"float16": 75, "int8": 75, "bfloat16": 80}
-"""Compute capability, times 10, from which a type of operands is multiplied by WMMA, and floats by MMA."""
+"""Products of WMMA that MMA computes as well, and the type of their sums."""
 
 
 def tensor_core_way(trace: str) -> str | None:
@@ -62,8 +64,7 @@ def tensor_core_rule(target: Target) -> ms.ScheduleRule | None:
     Its settings are those of MetaSchedule's own rule, which lacks bfloat16 and float32 sums of float16. Call
     `load_tensor_intrinsics` before, as the rule looks its intrinsics up.
     """
-    capability = _capability(target)
-    types = [of for of in _TYPES if capability >= _LEAST_CAPABILITY[of[0]]]
+    types = [(one.operand, one.accumulator) for one in traits(target).tensor_cores]
     if not types:
         return None
     reuse = ms.schedule_rule.ReuseType
@@ -92,13 +93,13 @@ def register_tensor_core_intrinsics() -> None:
         load = cuda.get_mma_load_intrin(32, 32, 8, types[0], scope, is_b, False)
         _register(f"mma_load_m16n8k8_bf16_{matrix}_shared_dyn", load)
     _register("mma_sync_m16n8k8_bf16bf16f32", cuda.get_mma_sync_intrin(16, 8, 8, *types, False))
-    for accumulator in ("float16", "float32"):
+    for accumulator in dict.fromkeys(MMA_PRODUCTS.values()):
         _register(mma_store_name(accumulator), _mma_store(accumulator))
 
 
 def mma_store_name(accumulator: str) -> str:
     """Intrinsic that copies a 16x8 tile of an MMA accumulator to shared memory."""
-    return f"mma_store_m16n8k8_{_SHORT[accumulator]}_shared_dyn"
+    return f"mma_store_m16n8k8_{data_type(accumulator).short}_shared_dyn"
 
 
 def _mma_store(accumulator: str) -> tuple[PrimFunc, PrimFunc]:
@@ -144,19 +145,14 @@ def _register(name: str, functions: tuple[Any, Any]) -> None:
     TensorIntrin.register(name, *functions, override=True)
 
 
-def _capability(target: Target) -> int:
-    """Compute capability times 10; 0 for a device without one."""
-    arch = str(target.attrs.get("arch", "")) if target.kind.name == "cuda" else ""
-    return int("".join(filter(str.isdigit, arch)) or 0)
-
-
 def _wmma(operand: str, accumulator: str, transposed: bool) -> dict[str, str]:
     """Names of the intrinsics of a product; `transposed` is of the right matrix in shared memory."""
-    kind, out, turned = _SHORT[operand], _SHORT[accumulator], "_trans" if transposed else ""
+    kind, out = data_type(operand).short, data_type(accumulator).short
+    turned = "_trans" if transposed else ""
     return {
         "init": f"wmma_fill_16x16x16_{out}",
         "load_a": f"wmma_load_16x16x16_{kind}_a_shared_dyn",
         "load_b": f"wmma_load_16x16x16_{kind}_b{turned}_shared_dyn",
-        "compute": f"wmma_sync_16x16x16_{kind}{kind}{out}{turned}",
+        "compute": _product(operand, accumulator) + turned,
         "store": f"wmma_store_16x16x16_{out}_shared_dyn",
     }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tvm.target import Target
 
+from ...compiler.targets import is_cpu
 from ...compiler.tvm_compat import available_cores
 from ..measure.worker.isolation import realtime_priority_allowed
 from .config import GenerateConfig
@@ -45,7 +46,7 @@ def plan_crew(config: GenerateConfig, target: Target, devices: int) -> Crew:
     samplers = config.samplers
     if samplers is None:
         samplers = max(min(cores, _LEAST_SAMPLERS), cores // 2)
-    kind, on_cpu = config.executor.kind, target.kind.name == "llvm"
+    kind, on_cpu = config.executor.kind, is_cpu(target)
     if on_cpu and kind == "ray":
         return Crew(min(samplers, devices), 1)
     if on_cpu and kind == "local":

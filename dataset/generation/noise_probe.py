@@ -17,6 +17,7 @@ from tvm import te
 from tvm.s_tir.schedule import Schedule
 from tvm.target import Target
 
+from ...compiler.targets import is_cpu
 from ...compiler.tvm_compat import as_task_module, target_cores
 from ...errors import UserError
 from ..measure import Executor, MeasureJob
@@ -89,7 +90,7 @@ class NoiseProbe:
 
 def probe_module(target: Target) -> tvm.IRModule:
     """Reference program that streams through memory and computes with vectors on every core."""
-    on_cpu = target.kind.name == "llvm"
+    on_cpu = is_cpu(target)
     length = _ELEMENTS_PER_CPU_CORE * target_cores(target) if on_cpu else _ELEMENTS_ON_GPU
     data = te.placeholder((length,), "float32", name="data")
 

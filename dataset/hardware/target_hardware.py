@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from tvm.target import Target
 
-from ...compiler.tvm_compat import host_features, older_cpu, parse_target, target_cores, target_vectors
+from ...compiler.targets import traits
+from ...compiler.tvm_compat import host_features, older_cpu, parse_target
 from . import Hardware, probe_cpu
 
 _DOUBLE_PUMPED_BITS = {("AuthenticAMD", "25"): 256}
@@ -22,7 +23,8 @@ def target_hardware(target: Target, measured: bool = True) -> Hardware:
     Records for x86-64-v2, -v3 and -v4 on one machine thus belong to three devices with different ids and
     features. A target that uses the whole machine gives the machine's own description. Raises OlderCpuError.
     """
-    return limit_vectors(host_hardware(target_cores(target), measured), *target_vectors(target))
+    can = traits(target)
+    return limit_vectors(host_hardware(can.cores, measured), can.vector_bits, can.fuses_multiply_add)
 
 
 def host_hardware(cores: int, measured: bool = True) -> Hardware:
@@ -35,7 +37,8 @@ def host_hardware(cores: int, measured: bool = True) -> Hardware:
     older = older_cpu()
     if older is None:
         return machine
-    limited = limit_vectors(machine, *target_vectors(parse_target("llvm")))
+    can = traits(parse_target("llvm"))
+    limited = limit_vectors(machine, can.vector_bits, can.fuses_multiply_add)
     here = {_plain(name) for name, is_there in host_features().items() if is_there}
     found = [name for name in limited.details.get("instruction_sets", ()) if _plain(name) in here]
     return replace(

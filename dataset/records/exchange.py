@@ -29,6 +29,7 @@ from ...compiler.replay import (
     trace_to_json,
     without_postprocessing,
 )
+from ...compiler.targets import is_cuda
 from ...compiler.tvm_compat import make_tune_context, parse_target, target_to_json, workload_hash
 from ...errors import UserError
 from ..hardware import Hardware, described_hardware, probe_cuda
@@ -254,7 +255,7 @@ def find_hardware(name: str, target: Target) -> Hardware:
     """
     if name != HERE:
         return described_hardware(name, target)
-    return probe_cuda() if target.kind.name == "cuda" else target_hardware(target)
+    return probe_cuda() if is_cuda(target) else target_hardware(target)
 
 
 def _replayed(

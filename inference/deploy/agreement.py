@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...compiler.networks import Network
 from ...compiler.networks.importing.onnx_import import runtime_outputs
-from ...compiler.networks.low_precision.quantisation import INT8
+from ...compiler.types import INT8
 from ..run.result import Agreement
 from .outputs import narrow_differences
 

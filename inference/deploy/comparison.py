@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from tvm.support.cc import get_cc
 
 from ...compiler.networks import Network
-from ...compiler.networks.low_precision.quantisation import INT8
 from ...compiler.tvm_compat import available_cores
+from ...compiler.types import INT8
 from ...dataset.measure.worker.scratch import ScratchFolder
 from ..run.result import Contestant
 from .compile import CompiledNetwork, NetworkBuildError

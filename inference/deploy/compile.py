@@ -20,6 +20,7 @@ from tvm.target import Target
 from ...compiler.codegen.linker import linker
 from ...compiler.codegen.passes import improve_code
 from ...compiler.networks import task_names
+from ...compiler.targets import is_cpu, is_cuda
 from ...compiler.templates.gpu.function import kernel_modules
 from ...compiler.tvm_compat import (
     CUDA_PASSES,
@@ -59,7 +60,7 @@ class CompiledNetwork:
     @cached_property
     def device(self) -> tvm.runtime.Device:
         """Device of the target's kind on this machine."""
-        on_cpu = self.target.kind.name == "llvm"
+        on_cpu = is_cpu(self.target)
         return tvm.cpu() if on_cpu else tvm.runtime.device(self.target.kind.name, 0)
 
     @cached_property
@@ -82,7 +83,7 @@ class CompiledNetwork:
         Exports are copies of it, so that LLVM generates code once. Code that is not linked is generated again
         each time that it is loaded or exported.
         """
-        if self.target.kind.name != "llvm" or get_cc() is None:
+        if not is_cpu(self.target) or get_cc() is None:
             return None
         folder = ScratchFolder()
         weakref.finalize(self, folder.cleanup)
@@ -198,7 +199,7 @@ def compile_network(
 
 def how_to_run(library: Path, target: Target) -> list[str]:
     """Lines that tell how the exported network runs, with Foretune and without."""
-    on_cpu, path = target.kind.name == "llvm", str(library)
+    on_cpu, path = is_cpu(target), str(library)
     device = "tvm.cpu()" if on_cpu else f"tvm.runtime.device({target.kind.name!r})"
     stock = f"relax.VirtualMachine(tvm.runtime.load_module({path!r}), {device})['main'](*inputs)"
     if not on_cpu:
@@ -221,7 +222,7 @@ def build_context(target: Target) -> tvm.transform.PassContext:
     TVM's pipeline for GPUs fuses once more; disabling it keeps the tuned tasks as they are. Kernels are
     captured into a CUDA graph at the first run, so that a run launches the graph instead of each of them.
     """
-    on_cuda = target.kind.name == "cuda"
+    on_cuda = is_cuda(target)
     if on_cuda:
         load_tensor_intrinsics()  # which lowering schedules for MMA needs
     options = {**CUDA_PASSES, "relax.backend.use_cuda_graph": True} if on_cuda else {}

@@ -12,6 +12,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from ...compiler.targets import is_cpu
 from ...compiler.tvm_compat import missing_instruction_sets, parse_target, target_cores
 from ...errors import UserError
 from ..run.network_profile import NetworkProfile
@@ -116,7 +117,7 @@ def load(path: str | Path, *, threads: int | None = None) -> LoadedNetwork:
             "older release; export it again, or run it by tvm.relax.VirtualMachine"
         )
     target = parse_target(description.target)
-    if target.kind.name != "llvm":
+    if not is_cpu(target):
         raise LoadError(
             f"{path}: exported for {target.kind.name}, and load runs networks on the CPU alone; run it by "
             f"tvm.relax.VirtualMachine on tvm.runtime.device({target.kind.name!r}, 0)"

@@ -10,22 +10,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-RELATIVE_TOLERANCE = 1e-4
+from ...compiler.types import WIDE, data_type
+
+RELATIVE_TOLERANCE = data_type(WIDE).tolerances.network
 """Largest accepted difference over the output's largest element; reordered sums stay far below it."""
 
 ROUNDING_FACTOR = 3.0
 """Largest accepted difference over the reference's own rounding error, where that is known."""
 
-NARROW_TOLERANCE = {"bfloat16": 2.0**-5, "int8": 2.0**-2}
-"""Largest accepted difference of a network in a narrower data type from float32 over the output's largest
-element, where the rival's own difference is not known: several roundings of 2^-9 each; in int8 of 2^-9 of an
-array's range, which a few large values stretch."""
-
-NARROW_ROUNDING = {"bfloat16": 2.0**-8, "int8": 2.0**-6}
-"""Difference of such a network over the output's largest element that is always accepted."""
-
 NARROW_FACTOR = 2.0
-"""Largest accepted difference of such a network over that of the rival in the data type."""
+"""Largest accepted difference of a network in a narrower data type over the rival's in the same type."""
 
 
 @dataclass(frozen=True)
@@ -71,18 +65,20 @@ def compare_narrow_outputs(
     rival_differences: Sequence[float] | None,
     dtype: str = "bfloat16",
 ) -> OutputCheck:
-    """Compares outputs of a network in bfloat16 or int8 with `reference`, those in float32.
+    """Compares outputs of a network in a narrower data type with `reference`, the outputs in float32.
 
-    The accepted difference is NARROW_FACTOR times that of a rival in the data type, of `narrow_differences`,
-    or NARROW_TOLERANCE relative to the output's largest finite element where that is None or not finite.
+    The accepted difference is NARROW_FACTOR times a rival's in the same data type (`narrow_differences`), and
+    at least `tolerances.rounding` of the data type times the output's largest finite element. If the rival's
+    difference is None or not finite, it is `tolerances.network` times this element.
     """
+    accepted = data_type(dtype).tolerances
     pairs = _narrow_pairs(reference, actual)
     checks = []
     for (expected, got), theirs in zip(pairs, rival_differences or [math.inf] * len(pairs), strict=True):
         scale = _scale(expected)
-        tolerance = NARROW_TOLERANCE[dtype] * scale
+        tolerance = accepted.network * scale
         if math.isfinite(theirs):
-            tolerance = max(NARROW_FACTOR * theirs, NARROW_ROUNDING[dtype] * scale)
+            tolerance = max(NARROW_FACTOR * theirs, accepted.rounding * scale)
         checks.append(OutputCheck(_difference(expected, got), tolerance))
     return _worst(checks)
 

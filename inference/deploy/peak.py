@@ -8,7 +8,8 @@ from tvm import te
 from tvm.s_tir.schedule import SBlockRV, Schedule
 from tvm.target import Target
 
-from ...compiler.tvm_compat import as_task_module, target_cores, target_vectors
+from ...compiler.targets import traits
+from ...compiler.tvm_compat import as_task_module, target_cores
 from ...dataset.hardware.peaks import best_time_s
 from ...dataset.measure.worker.isolation import pinned_to_first_core
 
@@ -27,7 +28,7 @@ def fma_peak_gflops(target: Target) -> float:
     and its operands in the first cache. It takes about 0.3 seconds, its compilation included.
     """
     cores = target_cores(target)
-    rows, columns = _TILES.get(target_vectors(target)[0] or 0, _OTHER_TILE)
+    rows, columns = _TILES.get(traits(target).vector_bits or 0, _OTHER_TILE)
     kernel = tvm.compile(_kernel(cores, rows, columns).mod, target=target)["main"]
     shapes = (_DEPTH, rows), (_DEPTH, columns), (cores, rows, columns)
     tensors = [tvm.runtime.tensor(np.full(shape, 0.5, np.float32)) for shape in shapes]

@@ -18,7 +18,8 @@ from tvm.support.cc import get_cc
 from tvm.target import Target
 
 from ...compiler.networks import LoweredNetwork, Network
-from ...compiler.networks.low_precision.stored_type import WIDE
+from ...compiler.targets import is_cpu
+from ...compiler.types import WIDE
 from ..database.predicted_schedules import PredictedSchedules
 from ..database.tuning_database import TuningDatabase
 from ..run.profiling import StageClock
@@ -156,7 +157,7 @@ class Trial:
     def _compare(self, tuned: Tuned) -> NetworkTimings:
         """Compiles, checks and exports the tuned network; times it beside the untuned one and rivals."""
         config, network, target = self.config, tuned.network, tuned.target
-        on_cpu = target.kind.name == "llvm"
+        on_cpu = is_cpu(target)
         if on_cpu and get_cc() is None:
             self.console.print(
                 "no C++ compiler (install g++): the tuned network is timed in this process, where other "

@@ -10,8 +10,9 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from ...compiler.structure.read_spaces import gpu_limits, read_spaces
+from ...compiler.targets import traits
 from ...compiler.task import Task
-from ...compiler.tvm_compat import NoDesignSpaceError, make_tune_context, target_vectors
+from ...compiler.tvm_compat import NoDesignSpaceError, make_tune_context
 from ...dataset.features.reading import task_reading
 from ..reuse.conditions import Operator, SketchSignature, UnreadableOperatorError, can_reuse, operator_of
 from ..reuse.config import ALL_BRIDGES, NO_BRIDGES
@@ -54,7 +55,7 @@ class PublishedTrees:
         self._described: dict[str, Described | None] = {}
         self._estimates: dict[tuple[str, str, Hashable | None], float] = {}
         limits = gpu_limits(target)
-        bits = None if limits else target_vectors(target)[0]
+        bits = None if limits else traits(target).vector_bits
         self._cost = SearchCost(ReuseTarget(limits, (bits or 128) // 8), samples)
 
     def least_cost(self, tasks: Sequence[Task], *, trials: int, bridges: str) -> Selected:

@@ -15,6 +15,7 @@ from typing_extensions import Self
 
 from ...compiler.counts.traffic import compulsory_bytes
 from ...compiler.structure.space import SketchSpace
+from ...compiler.targets import is_cpu
 from ...compiler.task import Task
 from ...dataset.features.roofline import memory_bound
 from ...dataset.hardware import Hardware
@@ -52,7 +53,7 @@ class SubSpace(DesignSpace):
     @classmethod
     def check(cls, config: OneShotConfig, target: Target) -> None:
         """See DesignSpace; raises WeightsError too."""
-        if target.kind.name != "llvm":
+        if not is_cpu(target):
             raise OneShotConfigError(
                 f"search.space={config.space}: primitives' weights are those of CPUs, not of "
                 f"{target.kind.name}; use search.space={STOCK}"

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
+from ...compiler.targets import is_cpu
 from ...compiler.task import Task
 from ...compiler.tvm_compat import NoDesignSpaceError, load_cpu_intrinsics
 from ...dataset.features import FEATURE_VERSION
@@ -41,7 +42,7 @@ class LatencyPredictor:
         self, checkpoint: Checkpoint, target: Target, hardware: Hardware, programs: int, seed: int
     ) -> None:
         """`hardware` is the device, with measured figures; `programs` are drawn of each task."""
-        if target.kind.name == "llvm":
+        if is_cpu(target):
             load_cpu_intrinsics()
         self._predictor = checkpoint.predictor
         self._assembler = FeatureAssembler(hardware, counted=self._predictor.normaliser.reads_counts)

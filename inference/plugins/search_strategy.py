@@ -11,6 +11,7 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from ...compiler.described_task import described_task
+from ...compiler.targets import is_cpu
 from ...compiler.tvm_compat import NoDesignSpaceError, load_tensor_intrinsics, parse_target, target_to_json
 from ...dataset.hardware import Hardware
 from ...dataset.hardware.target_hardware import target_hardware
@@ -206,7 +207,7 @@ def _fitted(config: OneShotConfig, target: str) -> tuple[OneShotConfig, object, 
     """The settings for a target, the resources of their strategy, and the device where it is known."""
     found = parse_target(target)
     config = config.fitted(found)
-    if found.kind.name == "llvm":
+    if is_cpu(found):
         hardware = target_hardware(found)
         return config, strategy_class(config.strategy.name).load(config.strategy, hardware), hardware
     if config.strategy_class.takes_draft_model:

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING
 import tvm
 from tvm.target import Target
 
+from ...compiler.instruction_sets import Gpu
+from ...compiler.targets import traits
 from ...compiler.task import Task
 from ...compiler.templates.gpu.compilation import INSTALL, Compiled
 from ...compiler.templates.gpu.function import kernel_function
 from ...compiler.templates.gpu.problem import GpuTemplateError, Problem
 from ...compiler.templates.gpu.profiler import profile
-from ...compiler.templates.gpu.tiling import Gpu, gpu_of
 from ...compiler.tvm_compat import available_cores, workload_hash
 from ...dataset.measure import Executor, MeasureJob, MeasureOutcome
 from ..database.folder import TEMPLATES_FILE, append_notes, read_notes
@@ -49,7 +50,7 @@ class Due:
 
 def joined_calls(mod: tvm.IRModule, target: Target) -> dict[str, Due]:
     """Calls of a network that one template computes together, by workload hash of their joined function."""
-    if gpu_of(target) is None:
+    if traits(target).gpu is None:
         return {}
     from ...compiler.networks.alternatives.gpu_chains import gpu_chains
 
@@ -69,7 +70,7 @@ class GpuTemplates:
             retune: forgets earlier runs.
         """
         self._path, self._count = folder / TEMPLATES_FILE, count
-        self._gpu = gpu_of(target) if count else None
+        self._gpu = traits(target).gpu if count else None
         reads = self._gpu is not None and not retune
         self._known = dict(map(_read, read_notes(self._path))) if reads else {}
 

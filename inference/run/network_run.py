@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from ...compiler.networks import Network, load_network, lowered_network, recast_operators
 from ...compiler.networks.low_precision.integer_products import float_products
-from ...compiler.networks.low_precision.quantisation import INT8, is_quantised, quantised
+from ...compiler.networks.low_precision.quantisation import is_quantised, quantised
+from ...compiler.types import INT8
 from ...errors import UserError
 from ..deploy.outputs import OutputCheck
 from ..deploy.trial import Trial, Tuned

@@ -18,6 +18,7 @@ from tvm.target import Target
 from ... import __version__
 from ...compiler.networks import Network
 from ...compiler.networks.alternatives.alternatives import Offer, offered_tasks
+from ...compiler.targets import is_cpu
 from ...compiler.task import Task
 from ...compiler.tvm_compat import OLDER_CPU, older_cpu, parse_target
 from ...dataset.hardware import Hardware
@@ -126,7 +127,7 @@ class TuningRun(ABC):
         with self.watch.stage("start and imports"):
             target = parse_target(config.target)
             config.check_for(target)
-            if target.kind.name == "llvm" and (older := older_cpu()):
+            if is_cpu(target) and (older := older_cpu()):
                 self.console.print(
                     f"{OLDER_CPU}={older}: programs use the instruction sets of {older} only; rivals use all "
                     "of this CPU",

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from tvm.target import Target
 
-from ...compiler.templates.cpu.instructions import target_instructions
+from ...compiler.targets import target_instructions
 from ...dataset.hardware import Hardware
 from ..database.tuning_database import TuningDatabase
 from ..search.config import OneShotConfig

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from tvm.target import Target
 
+from ...compiler.targets import is_cpu
 from ...compiler.task import Task
 from ...compiler.tvm_compat import NoDesignSpaceError, load_cpu_intrinsics, load_tensor_intrinsics
 from ...dataset.hardware import Hardware
@@ -100,7 +101,7 @@ def _make_role(role: str, target: str, config: dict[str, Any], settings: dict[st
     with contextlib.suppress(OSError):
         os.nice(settings["niceness"])
     found = Target(json.loads(target))
-    if found.kind.name == "llvm":
+    if is_cpu(found):
         load_cpu_intrinsics()
     return SearchRole(found, MeasureConfig(**config), **settings)
 

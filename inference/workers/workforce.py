@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 from tvm.target import Target
 
+from ...compiler.targets import is_cpu
 from ...dataset.hardware import Hardware
 from ...dataset.hardware.target_hardware import target_hardware
 from ...dataset.measure import Executor, ExecutorConfig, MeasureConfig, make_executor
@@ -56,7 +57,7 @@ class Workforce:
         self._hardware: Hardware | None = None
         self._device = (executor.kind == "none" and executor.hardware) or HERE
         here = executor.kind in ("local", "none") and self._device == HERE
-        self._waits = here and target.kind.name == "llvm"
+        self._waits = here and is_cpu(target)
         self.searchers: Sequence[Searcher] = ()
         """Searchers, none before `start`."""
         self.executor: Executor

@@ -5,11 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from foretune.compiler.instruction_sets import GPUS
+from foretune.compiler.templates.gpu.attention import BackToBack
 from foretune.compiler.templates.gpu.compilation import Compiled, Kernel
-from foretune.compiler.templates.gpu.problem import BackToBack, Product
+from foretune.compiler.templates.gpu.problem import Product
 from foretune.compiler.templates.gpu.profiler import Profile, Profiled
 from foretune.compiler.templates.gpu.rows import Rows
-from foretune.compiler.templates.gpu.tiling import GPUS, Tiling, ranked
+from foretune.compiler.templates.gpu.tiling import Tiling, ranked
 from support.gpu_networks import lowered
 from support.needs_triton import needs_triton
 

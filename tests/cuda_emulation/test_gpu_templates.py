@@ -6,11 +6,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tvm
+from foretune.compiler.instruction_sets import Gpu
+from foretune.compiler.templates.gpu.attention import BackToBack
 from foretune.compiler.templates.gpu.compilation import Compiled, Kernel
 from foretune.compiler.templates.gpu.function import kernel_function, kernel_modules, launches_template
 from foretune.compiler.templates.gpu.matching import Match, matched
-from foretune.compiler.templates.gpu.problem import BackToBack, GpuTemplateError, Problem
-from foretune.compiler.templates.gpu.tiling import Gpu, Tiling
+from foretune.compiler.templates.gpu.problem import GpuTemplateError, Problem
+from foretune.compiler.templates.gpu.tiling import Tiling
 from foretune.compiler.tvm_compat import argument_buffers
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.records.schema import FailureKind

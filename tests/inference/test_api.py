@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from foretune.inference import OneShotConfig, api, tune_network, tune_tasks
 from foretune.models.checkpoints.checkpoint import CheckpointNotFoundError
 from rich.console import Console
 from support.fake_executor import FakeExecutor
+from support.paths import ROOT
 from tvm.s_tir import meta_schedule as ms
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 1})

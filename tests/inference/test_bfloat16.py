@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foretune.compiler.templates.cpu.instructions import MissingInstructionError
+from foretune.compiler.targets import MissingInstructionError
 from foretune.compiler.tvm_compat import OLDER_CPU
 from foretune.inference.deploy.load import load
 from foretune.inference.report.contestants import contestants_table

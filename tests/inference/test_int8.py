@@ -10,7 +10,7 @@ import pytest
 from foretune.compiler.networks import load_network
 from foretune.compiler.networks.low_precision.calibration import CalibrationError
 from foretune.compiler.networks.low_precision.quantisation import quantised
-from foretune.compiler.templates.cpu.instructions import MissingInstructionError
+from foretune.compiler.targets import MissingInstructionError
 from foretune.inference.deploy.load import load
 from foretune.inference.report.facts import facts
 from foretune.inference.run.config import TuneConfig

@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import ml_dtypes
 import numpy as np
 import tvm
 from foretune.compiler.codegen.compilation import compile_module, entries
 from foretune.compiler.operators.shared.matmul import matmul
 from foretune.compiler.tvm_compat import as_task_module, with_layout_free
+from foretune.compiler.types import numpy_type
 from numpy.typing import NDArray
 from tvm import te, topi
 from tvm.target import Target
 
-SUMS = {"float32": "float32", "bfloat16": "float32", "uint8": "int32", "int8": "int32"}
+SUMS = {"float16": "float16", "float32": "float32", "bfloat16": "float32", "uint8": "int32", "int8": "int32"}
 """Data type of the sums by that of the data."""
 
-WEIGHTS = {"float32": "float32", "bfloat16": "bfloat16", "uint8": "int8", "int8": "int8"}
+WEIGHTS = {
+    "float16": "float16",
+    "float32": "float32",
+    "bfloat16": "bfloat16",
+    "uint8": "int8",
+    "int8": "int8",
+}
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,8 @@ def tolerance(task: Product | Convolution) -> float:
     """Difference that rounding explains, relative to the largest output: none for integers."""
     if "int" in task.dtype:
         return 0.0
+    if task.dtype == "float16":
+        return 3e-2  # its sums are rounded at each step
     return 2.0**-8 if task.epilogue == "convert" else 1e-5
 
 
@@ -130,7 +138,7 @@ def _finished(output: NDArray, bias: Sequence[NDArray]) -> NDArray:
 def _values(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> NDArray:
     if "float" in dtype:
         values = rng.uniform(-1, 1, tuple(shape)).astype(np.float32)
-        return values.astype(ml_dtypes.bfloat16) if dtype == "bfloat16" else values
+        return values.astype(numpy_type(dtype))
     low, high = (0, 256) if dtype == "uint8" else (-128, 128)
     return rng.integers(low, high, tuple(shape)).astype(dtype)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from foretune.compiler.templates.cpu.instructions import INSTRUCTIONS, target_instructions
+from foretune.compiler.instruction_sets import INSTRUCTIONS
+from foretune.compiler.targets import target_instructions
 from foretune.compiler.tvm_compat import missing_instruction_sets, parse_target
 from tvm.target import Target
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from math import ceil
 
+from foretune.compiler.templates.gpu.attention import BackToBack
 from foretune.compiler.templates.gpu.compilation import Compiled, Kernel
 from foretune.compiler.templates.gpu.launches import WORKSPACE, Launch
-from foretune.compiler.templates.gpu.problem import BackToBack, Problem, Window
+from foretune.compiler.templates.gpu.problem import Problem, Window
 from foretune.compiler.templates.gpu.tiling import Tiling
 
 _TYPES = {"bf16": "unsigned short", "fp32": "float"}

@@ -26,7 +26,7 @@ from ...figures import (
 from ...page import Plot
 from ...wording import capitalised, counted
 from .learning_curve import AXES
-from .result import CurvePoint, ModelComparison, row_of
+from .result import ContestantRow, CurvePoint, ModelComparison, row_of
 
 _MAX_POINTS = 1500
 _SERIES = (AFTER, PEER, BEFORE, BAD, INK, MUTED)

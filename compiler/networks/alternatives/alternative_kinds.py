@@ -16,7 +16,7 @@ KINDS: tuple[Callable[[tvm.IRModule, Target, Lowering], list[Alternative]], ...]
     winograd_alternatives,
     fusion_alternatives,
 )
-"""Each finds its alternatives in a module of `to_relax`; none where the lowering asks for none."""
+"""Each finds its alternatives in a module of `to_relax`; none if the lowering asks for none."""
 
 
 def find_alternatives(relax_mod: tvm.IRModule, target: Target, lowering: Lowering) -> list[Alternative]:

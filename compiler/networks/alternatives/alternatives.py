@@ -48,7 +48,7 @@ class Site:
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Calls in a row, with all places that have the same ones. Nothing else reads what is between them."""
+    """Calls in a row, with all places that have the same ones. Nothing else reads the values between them."""
 
     names: tuple[str, ...]
     """Names of the functions that the first place calls, in order."""
@@ -71,10 +71,10 @@ class Offer:
     tasks: tuple[Task, ...]
     """Tasks of the calls that replace them, in order, each of weight 0."""
     calls: int
-    """Places in the network where it would be taken."""
+    """Places in the network that it would replace."""
     gain: float | None = None
     """Expected latency of what it replaces over its own: says which is searched first, and decides for
-    networks that are tuned without a measurement. None where nothing but a measurement tells."""
+    networks that are tuned without a measurement. None if only a measurement decides."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +156,7 @@ def merged_offers(of_networks: Sequence[Sequence[Offer]]) -> list[Offer]:
 
 
 def offered_tasks(tasks: Sequence[Task], offers: Sequence[Offer]) -> list[Task]:
-    """Tasks of the offers, each once, without those that are among `tasks`."""
+    """Tasks of the offers, each once, without tasks that are among `tasks`."""
     own = {task.workload_hash for task in tasks}
     found = {task.workload_hash: task for offer in offers for task in offer.tasks}
     return [task for name, task in found.items() if name not in own]
@@ -225,7 +225,7 @@ def calls_of(function: relax.Function) -> dict[relax.Var, relax.Call]:
 
 
 def _readers(function: relax.Function) -> dict[relax.Var, int]:
-    """Number of bindings that read each variable; only of those that are read in their own block alone."""
+    """Number of bindings that read each variable; only of variables read in their own block alone."""
     return {
         var: len(users)
         for block in function.body.blocks

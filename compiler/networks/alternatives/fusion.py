@@ -1,7 +1,7 @@
 """Back-to-back fusion as an alternative for calls in a row (Bolt, section 3.1.1).
 
 Two or three functions that follow each other are offered as one if they are a chain (`templates.chain`): a
-product of matrices or a convolution, and products or convolutions of 1x1 behind it; a depthwise convolution
+product of matrices or a convolution, and products or convolutions of 1x1 after it; a depthwise convolution
 and one of 1x1; or an inverted residual, whose expansion, depthwise convolution and projection are all fused.
 What they have between them must stay within the second cache for a block of rows
 (`templates.chain_template`).
@@ -15,10 +15,10 @@ import tvm
 from tvm import relax
 from tvm.target import Target
 
+from ...targets import is_cpu, target_instructions
 from ...templates.cpu.chains.chain import read_chain
 from ...templates.cpu.chains.chain_template import chain_templates
 from ...templates.cpu.contraction import blocks_of
-from ...templates.cpu.instructions import target_instructions
 from ...tvm_compat import as_task_module, target_cores
 from ..lowering.fused_function import fused_function
 from ..lowering.lowering import OFF, Lowering
@@ -30,7 +30,7 @@ LENGTHS = 3, 2
 
 def fusion_alternatives(mod: tvm.IRModule, target: Target, lowering: Lowering) -> list[Alternative]:
     """Alternatives where `lowering.fusion` asks for them; none off a CPU."""
-    if lowering.fusion == OFF or target.kind.name != "llvm":
+    if lowering.fusion == OFF or not is_cpu(target):
         return []
     return [
         alternative
@@ -41,7 +41,7 @@ def fusion_alternatives(mod: tvm.IRModule, target: Target, lowering: Lowering) -
 
 
 def _alternatives(piece: Piece, target: Target) -> Iterator[Alternative]:
-    """The fused function of a piece, where there is a template for it."""
+    """The fused function of a piece, if there is a template for it."""
     reads = _reads(piece)
     if reads is None or any(_reductions(function) != 1 for function in piece.functions):
         return

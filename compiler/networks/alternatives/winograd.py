@@ -10,7 +10,7 @@ A function is offered if
 - `rounding` finds its errors at most LARGEST_ROUNDING at every place that calls it, which leaves tiles of
   2x2 in bfloat16.
 
-Where a target has tiles of AMX for bfloat16 nothing is offered: they multiply faster than they are fed.
+If a target has tiles of AMX for bfloat16 nothing is offered: they multiply faster than they are fed.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import tvm
 from numpy.typing import NDArray
 from tvm import relax
 from tvm.target import Target
 
+from ...instruction_sets import step_of
 from ...operators.anchor import describe
 from ...operators.convolutions.conv2d import Conv2d
 from ...operators.convolutions.winograd import KERNEL, TRANSFORMS, Transforms, transform_weight
+from ...targets import require_instructions, target_instructions
 from ...templates.cpu.contraction import Contraction, read_contraction
-from ...templates.cpu.instructions import require_instructions, target_instructions
 from ...tvm_compat import as_task_module
-from ..low_precision.stored_type import NARROW, WIDE
+from ...types import TYPES, WIDE, data_type
 from ..lowering.lowering import Lowering
 from .alternatives import Alternative, Arguments, Piece, Run, pieces
-from .winograd_function import STEP, placed_weight, tile_counts, winograd_function
+from .winograd_function import placed_weight, tile_counts, winograd_function
 
 LEAST_GAIN = 1.2
 """Least expected speed-up of a layer that is offered; less is not worth its tuning."""
@@ -43,10 +43,8 @@ OPTIMISM = {2: 1.2, 4: 1.5}
 """Expected speed-up over the measured one by tile size, as layers of ResNet-18 have it on a Xeon. Without a
 measurement a layer takes Winograd's algorithm only if LEAST_GAIN is left of its expected speed-up."""
 
-LARGEST_ROUNDING = {WIDE: 2e-5, NARROW: 2.0**-7}
-"""Largest rounding error of a layer over its largest output. In float32 a fifth of what the outputs of a
-network may differ by (`inference.deploy.outputs.RELATIVE_TOLERANCE`), as the errors of its layers add up. In
-bfloat16 storing the largest output rounds by up to 2^-9."""
+LARGEST_ROUNDING = {one.name: one.winograd_rounding for one in TYPES if one.winograd_tiles}
+"""Largest rounding error of a layer over its largest output."""
 
 _WEIGHT_COST, _TRANSFORM_COST = 8, 8
 """Multiply-adds that take as long as reading an element of a weight, and as one of a transform."""
@@ -58,7 +56,7 @@ _TILES, _CHANNELS = 16, 64
 def winograd_alternatives(mod: tvm.IRModule, target: Target, lowering: Lowering) -> list[Alternative]:
     """Alternatives by the tile sizes of `lowering.winograd`.
 
-    Where the target has no multiply-add of vectors of the data type there are none; raises
+    If the target has no multiply-add of vectors of the data type there are none; raises
     MissingInstructionError if the lowering lists tile sizes.
     """
     dtype = lowering.dtype
@@ -76,7 +74,7 @@ def winograd_alternatives(mod: tvm.IRModule, target: Target, lowering: Lowering)
 
 
 def gain(conv: Conv2d, transforms: Transforms) -> float:
-    """Expected latency of a direct convolution over that of Winograd's, by a closed form in multiply-adds.
+    """Expected latency of a direct convolution over Winograd's, by a closed form in multiply-adds.
 
     A transform takes twice as many of bfloat16, which take half the time.
 
@@ -89,7 +87,7 @@ def gain(conv: Conv2d, transforms: Transforms) -> float:
     height, width = conv.output_size
     channels = conv.in_channels * conv.out_channels
     direct = KERNEL**2 * channels * (conv.batch * height * width + _WEIGHT_COST)
-    moved = _TRANSFORM_COST * STEP[conv.dtype] * tiles * (conv.in_channels + conv.out_channels)
+    moved = _TRANSFORM_COST * step_of(conv.dtype) * tiles * (conv.in_channels + conv.out_channels)
     return direct / (size * (tiles * channels + moved + _WEIGHT_COST * channels))
 
 
@@ -112,7 +110,7 @@ def rounding(weight: NDArray[np.float32], transforms: Transforms, stored: str = 
 
     exact = outputs(np.float64, np.float64)
     largest = float(np.abs(exact).max())
-    found = outputs(np.float32, np.float32 if stored == WIDE else ml_dtypes.bfloat16)
+    found = outputs(np.float32, data_type(stored).numpy)
     return float(np.abs(found - exact).max()) / largest if largest else 0.0
 
 
@@ -163,7 +161,7 @@ def _kernel(constant: relax.Expr) -> NDArray[np.float32]:
 
 
 def _convolution(piece: Piece, dtype: str) -> tuple[Conv2d, Contraction, int] | None:
-    """Settings of the piece's convolution, and the index of its weight; None where it is none that fits."""
+    """Settings of the piece's convolution, and the index of its weight; None for another function."""
     (func,) = piece.functions
     mod = as_task_module(func)
     operator, settings = describe(mod)

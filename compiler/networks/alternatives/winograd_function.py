@@ -1,7 +1,7 @@
 """TIR of a fused 3x3 convolution by Winograd's algorithm, with the epilogue that the convolution has.
 
-Tiles have axes of their own, so that schedules can compute block by block of the image what a convolution
-needs: the transform of its data, the products and the transform of the outputs
+Tiles have axes of their own, so that schedules can compute a convolution block by block of the image: the
+transform of its data, the products and the transform of the outputs
 (`templates.winograd_schedule`).
 """
 
@@ -12,7 +12,6 @@ from functools import partial
 from math import ceil
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import tvm_ffi
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from tvm import te, tirx, topi
 from tvm.s_tir.stmt import SBlock, SBlockRealize
 from tvm.tirx import PrimFunc
 
+from ...instruction_sets import step_of
 from ...operators.convolutions.conv2d import Conv2d
 from ...operators.convolutions.winograd import KERNEL, Transforms
 from ...templates.cpu.contraction import Contraction
@@ -32,10 +32,7 @@ from ...templates.cpu.winograd import (
     OUTPUT_TRANSFORM,
     PRODUCT,
 )
-from ..low_precision.stored_type import NARROW, WIDE
-
-STEP = {WIDE: 1, NARROW: 2}
-"""Input channels that one instruction adds, by the type of data and weight."""
+from ...types import WIDE, data_type
 
 MOST_TILES = 14
 """Tiles of a row, or of a part of it, that a schedule can keep in registers."""
@@ -57,15 +54,15 @@ def tile_counts(conv: Conv2d, transforms: Transforms) -> tuple[int, int]:
 def placed_weight(transformed: NDArray[np.float32], dtype: str) -> NDArray[Any]:
     """A transformed weight as the function takes it.
 
-    float32 [m+2, m+2, in_channels, out_channels] as it is, or bfloat16 [m+2, m+2, out_channels / panel,
+    float32 [m+2, m+2, in_channels, out_channels] unchanged, or bfloat16 [m+2, m+2, out_channels / panel,
     in_channels / 2, panel, 2]: one instruction adds pairs, and a register tile reads a panel from end to end.
     """
-    if (step := STEP[dtype]) == 1:
+    if (step := step_of(dtype)) == 1:
         return transformed
     *tile, inputs, outputs = transformed.shape
     panel = _panel(outputs)
     split = transformed.reshape(*tile, inputs // step, step, outputs // panel, panel)
-    return np.ascontiguousarray(split.transpose(0, 1, 4, 2, 5, 3)).astype(ml_dtypes.bfloat16)
+    return np.ascontiguousarray(split.transpose(0, 1, 4, 2, 5, 3)).astype(data_type(dtype).numpy)
 
 
 def _panel(outputs: int) -> int:
@@ -76,11 +73,11 @@ def _panel(outputs: int) -> int:
 def winograd_function(
     func: PrimFunc, contraction: Contraction, conv: Conv2d, transforms: Transforms
 ) -> PrimFunc:
-    """The fused convolution `func` with a transformed weight in place of its own, all else as it is.
+    """The fused convolution `func` with a transformed weight in place of its own, all else unchanged.
 
     Args:
-        func: a function of one convolution, perhaps padding before it, and element-wise steps behind it.
-        contraction: what it computes, as `read_contraction` finds it.
+        func: a function of one convolution, perhaps padding before it, and element-wise steps after it.
+        contraction: its computation, as `read_contraction` finds it.
         conv: settings of the convolution.
         transforms: tile size.
 
@@ -137,7 +134,7 @@ def _convolution(conv: Conv2d, transforms: Transforms) -> list[te.Tensor]:
     Transforms and sums are float32. In bfloat16 the transformed data and weight are stored as such, and the
     products have a loop over the elements that one instruction adds.
     """
-    tile, size, step = transforms.output_tile, transforms.data_tile, STEP[conv.dtype]
+    tile, size, step = transforms.output_tile, transforms.data_tile, step_of(conv.dtype)
     wide, stored = (partial(_as, dtype if conv.dtype != WIDE else None) for dtype in (WIDE, conv.dtype))
     rows, columns = tile_counts(conv, transforms)
     data = te.placeholder(
@@ -182,26 +179,31 @@ def _convolution(conv: Conv2d, transforms: Transforms) -> list[te.Tensor]:
         ),
         name=PRODUCT,
     )
+    return [data, weight, _outputs(conv, transforms, product)]
+
+
+def _outputs(conv: Conv2d, transforms: Transforms, product: te.Tensor) -> te.Tensor:
+    """Output of the convolution from the products of its tiles."""
+    tile, size = transforms.output_tile, transforms.data_tile
     output_rows = te.compute(
-        (*tiles, tile, size, conv.out_channels),
+        (*product.shape[2:5], tile, size, conv.out_channels),
         lambda n, ty, tx, y, b, c: _combined(
             transforms.output, y, [product[a, b, n, ty, tx, c] for a in range(size)]
         ),
         name=OUTPUT_ROWS,
     )
     output_tiles = te.compute(
-        (*tiles, tile, tile, conv.out_channels),
+        (*product.shape[2:5], tile, tile, conv.out_channels),
         lambda n, ty, tx, y, x, c: _combined(
             transforms.output, x, [output_rows[n, ty, tx, y, b, c] for b in range(size)]
         ),
         name=OUTPUT_TRANSFORM,
     )
-    output = te.compute(
+    return te.compute(
         (conv.batch, *conv.output_size, conv.out_channels),
         lambda n, y, x, c: output_tiles[n, y // tile, x // tile, y % tile, x % tile, c],
         name=OUTPUT,
     )
-    return [data, weight, output]
 
 
 def _as(dtype: str | None, value: Any) -> Any:

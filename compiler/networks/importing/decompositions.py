@@ -24,7 +24,7 @@ MOST_ROUNDS = 5
 
 
 def decomposed(program: ExportedProgram, known: Collection[str]) -> tuple[ExportedProgram, list[str]]:
-    """The program in PyTorch's core operators, or in simpler ones where the importer lacks those.
+    """The program in PyTorch's core operators, or in simpler ones if the importer lacks these.
 
     Args:
         program: a program of `torch.export`.
@@ -119,7 +119,7 @@ def _transposed_convolution(
     """A transposed convolution as convolutions at the resolution of its input, x (batch, channels, h, w).
 
     Output q = s * j + r along an axis of stride s sums x[j - m] * weight[r + s * m] over m. TVM's own
-    operator multiplies s * s - 1 zeros beside each input.
+    operator multiplies s * s - 1 zeros next to each input.
     """
     if not transposed or len(stride) != 2 or groups != 1 or max(dilation) > 1:
         return NotImplemented
@@ -164,7 +164,7 @@ def _places_as_channels(x: torch.Tensor, weight: torch.Tensor, s: int) -> torch.
 
 
 LEAST_APART = 16
-"""Channels of a place that fill a vector by themselves."""
+"""Channels of a place that fill a vector on their own."""
 
 
 def _apart(x: torch.Tensor, weight: torch.Tensor, s: int, padding: list[int], sizes: list[int]) -> bool:
@@ -258,7 +258,7 @@ def _sub(x: torch.Tensor, other: Any, alpha: float = 1) -> torch.Tensor:
 def _resize_by_factors(resize: Any) -> Callable[..., Any]:
     """PyTorch's decomposition of a resizing whose factors are not the ratios of the extents.
 
-    The importer knows the extents alone, and PyTorch goes by the factors where it has some: 10 pixels become
+    The importer knows the extents alone, and PyTorch uses the factors if it has some: 10 pixels become
     15 by a factor of 1.55.
     """
 

@@ -57,7 +57,7 @@ def fold_constants(program: ExportedProgram) -> int:
 
 
 def independent(program: ExportedProgram) -> set[fx.Node]:
-    """Nodes that `fold_constants` evaluates: those that depend on no input."""
+    """Nodes that `fold_constants` evaluates: nodes that depend on no input."""
     weights = _weights(program)
     found: set[fx.Node] = set()
     for node in program.graph.nodes:

@@ -41,7 +41,7 @@ def _graph_inputs(model: Any) -> list[Any]:
 
 
 def input_signature(path: Path) -> list[tuple[str, list[int | None], str]]:
-    """Name, shape (None where the extent is dynamic) and numpy dtype of each input."""
+    """Name, shape (None if the extent is dynamic) and numpy dtype of each input."""
     model = _load(path)
     onnx = require_extra("onnx", "onnx", f"network={path}")
     signature = []
@@ -94,7 +94,7 @@ def reference_outputs(path: Path, inputs: Sequence[NDArray[Any]]) -> list[NDArra
 def runtime_outputs(path: Path, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]] | None:
     """Outputs of an ONNX file by ONNX Runtime; None where that is not installed, or does not run it.
 
-    Its graph is run as it is. On a CPU without VNNI the fused integer operators have other outputs.
+    Its graph is run unchanged. On a CPU without VNNI the fused integer operators have other outputs.
     """
     try:
         import onnxruntime as ort
@@ -118,7 +118,7 @@ def runtime_outputs(path: Path, inputs: Sequence[NDArray[Any]]) -> list[NDArray[
 def in_thread(work: Callable[[], _Result]) -> _Result:
     """Result of ONNX Runtime's work in a thread that ends with it.
 
-    ONNX Runtime configures the tiles of AMX once in a thread. Where a network of TVM has configured them
+    ONNX Runtime configures the tiles of AMX once in a thread. If a network of TVM has configured them
     otherwise since, its next product ends the process.
     """
     with ThreadPoolExecutor(1) as pool:

@@ -14,7 +14,7 @@ from ....errors import UserError
 from ..loading import Network
 
 RANDOM_INPUTS = 8
-"""Random inputs where the user gives none, the example inputs among them."""
+"""Random inputs if the user gives no file, the example inputs among them."""
 
 _FIRST_SEED = 1000
 """Seeds of other random inputs than those on which outputs are compared."""
@@ -67,7 +67,7 @@ def _inputs_in_file(network: Network, file: str | Path) -> Iterator[tuple[NDArra
 
 
 def _runs(field: str, number: int, array: NDArray[Any], shaped: NDArray[Any]) -> int:
-    """Runs that an array holds inputs for. Raises CalibrationError where it does not fit."""
+    """Runs that an array holds inputs for. Raises CalibrationError if it does not fit."""
     fits = array.ndim == shaped.ndim > 0 and array.shape[1:] == shaped.shape[1:]
     if not fits or not len(array) or len(array) % len(shaped):
         raise CalibrationError(

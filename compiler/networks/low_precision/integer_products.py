@@ -6,7 +6,7 @@ of two dequantised operands is a product of integers but for constant factors an
     sum s_x (x - z_x) s_w w  =  s_x s_w (sum x w  -  z_x sum w)
 
 The pass takes the product of integers, then one factor and one summand for each output channel, which fold
-the bias too. TVM fuses them, an activation behind them, and the next quantisation into the product's function
+the bias too. TVM fuses them, an activation after them, and the next quantisation into the product's function
 (Bolt, section 3.1, epilogue fusion). Scales are arrays and no immediates, so that layers of one shape are one
 task. What has no integer form is computed in float32, from dequantised values.
 """
@@ -21,8 +21,9 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from ...templates.cpu.overflow import most_products
+from ...types import INT8
 from ..lowering.rewriting import mutated, operator_of
-from .steps import Affine, Steps, along, constant
+from .steps import RANGES, Affine, Steps, along, constant
 
 PRODUCTS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d", "relax.matmul")
 """Operators that become products of integers."""
@@ -31,7 +32,7 @@ MOVES = (
     *("relax.permute_dims", "relax.reshape", "relax.squeeze", "relax.expand_dims", "relax.strided_slice"),
     *("relax.nn.max_pool1d", "relax.nn.max_pool2d", "relax.nn.max_pool3d"),
 )
-"""Operators that give elements of their input as they are, so that they move 8-bit integers as well."""
+"""Operators that give elements of their input unchanged, so that they move 8-bit integers as well."""
 
 FLOAT_PRODUCTS = "foretune.float_products"
 """Attribute of a module: number of products that stay float32."""
@@ -69,7 +70,7 @@ class _InIntegers(PyExprMutator):
         super().visit_var_binding_(binding)
 
     def visit_call_(self, call: relax.Call) -> Any:
-        """Integer forms where there is one; other calls get float32."""
+        """Integer forms, if they exist; other calls get float32."""
         name = operator_of(call)
         if name == "relax.dequantize" and (steps := self._dequantised(call)) is not None:
             return self._as_steps(steps)
@@ -89,7 +90,7 @@ class _InIntegers(PyExprMutator):
         return relax.Tuple([self._as_float32(field) for field in fields.fields])
 
     def _as_steps(self, steps: Steps) -> Any:
-        """Notes the steps of the variable; its float32 value is dead code where nothing reads it."""
+        """Notes the steps of the variable; its float32 value is dead code if nothing reads it."""
         assert self._bound is not None
         self._steps[self._bound] = steps
         return steps.in_float(self.builder_)
@@ -100,7 +101,7 @@ class _InIntegers(PyExprMutator):
         return sums.in_float(self.builder_)
 
     def _as_float32(self, argument: Any) -> Any:
-        """An argument in float32. Each reader dequantises by itself, so that 8-bit integers are stored."""
+        """An argument in float32. Each reader dequantises on its own, so that 8-bit integers are stored."""
         if isinstance(argument, relax.Tuple):
             return self.visit_tuple_(argument)
         steps = self._steps.get(argument) if isinstance(argument, relax.Var) else None
@@ -111,11 +112,11 @@ class _InIntegers(PyExprMutator):
         return Steps.of(self.visit_expr(data), parameters, int(call.attrs.axis))
 
     def _quantised(self, call: relax.Call) -> Any:
-        """Rounded steps; nothing is computed where the value has these steps already."""
+        """Rounded steps; nothing is computed if the value has these steps already."""
         data, *parameters = call.args
         dtype = str(call.attrs.out_dtype)
         grid = Steps.of(data, parameters, int(call.attrs.axis))
-        if grid is None or dtype not in ("uint8", "int8"):
+        if grid is None or dtype not in RANGES:
             return None
         had = self._steps.get(data)
         if had is not None and str(had.data.ty.dtype) == dtype and had.same_grid(grid):
@@ -128,7 +129,7 @@ class _InIntegers(PyExprMutator):
         return grid.rounded(self.builder_, scaled, dtype)
 
     def _product(self, call: relax.Call) -> Affine | None:
-        """The product in integers; None where its operands are none that this can be done for."""
+        """The product in integers; None for other operands."""
         data, weight = (self._steps.get(arg) if isinstance(arg, relax.Var) else None for arg in call.args)
         if data is None or weight is None or not data.whole or not _is_narrow(data):
             return None
@@ -181,7 +182,7 @@ class _InIntegers(PyExprMutator):
         sums = self.builder_.emit(
             convolve(
                 operand,
-                relax.const(np.ascontiguousarray(kernel), "int8"),
+                relax.const(np.ascontiguousarray(kernel), INT8),
                 strides=[int(stride) for stride in attrs.strides],
                 padding=padding,
                 dilation=[int(dilation) for dilation in attrs.dilation],
@@ -211,7 +212,7 @@ class _InIntegers(PyExprMutator):
         return None if steps is None or steps.values is None else steps.dequantised()
 
     def _moved(self, call: relax.Call) -> Steps | None:
-        """The move of integers; that of a constant is evaluated."""
+        """The move of integers; a constant is moved at once."""
         steps = self._steps.get(call.args[0]) if isinstance(call.args[0], relax.Var) else None
         if steps is None:
             return None
@@ -229,9 +230,9 @@ class _InIntegers(PyExprMutator):
 
 
 def _is_narrow(steps: Steps) -> bool:
-    return str(steps.data.ty.dtype) in ("uint8", "int8")
+    return str(steps.data.ty.dtype) in RANGES
 
 
 def _overflows(data: Steps, depth: int) -> bool:
     """Whether sums of so many products may exceed 32 bits."""
-    return depth > most_products(str(data.data.ty.dtype), "int8")
+    return depth > most_products(str(data.data.ty.dtype), INT8)

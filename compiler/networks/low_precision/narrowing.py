@@ -1,9 +1,10 @@
-"""Networks in bfloat16: arrays between fused functions and the factors of products are bfloat16.
+"""Networks in 16 bits: arrays between fused functions and the factors of products have the narrower type.
 
-Sums, and all other arithmetic, stay float32: an activation is rounded once, where a function stores it.
-Biases and the parameters of norms stay float32, and so do values that no product reads or writes, such as the
-statistics of a norm. Inputs and outputs of the network keep their data types. TVM's own pass for mixed
-precision knows float16 alone, and rounds behind each operator.
+Sums, and all other arithmetic, stay float32: an activation is rounded once, when a function stores it. A
+product is summed in the narrower type if the target multiplies and adds in it. Biases and the parameters of
+norms stay float32, and so do values that no product reads or writes, such as the statistics of a norm. Inputs
+and outputs of the network keep their data types. TVM's own pass for mixed precision supports float16 alone,
+and rounds after each operator.
 """
 
 from __future__ import annotations
@@ -11,35 +12,42 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 import tvm
 from tvm import relax, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.tirx import PrimFunc
 
-from .stored_type import NARROW, WIDE, ArrayUse, array_use, stored_narrow
+from ...types import WIDE, DataType, numpy_type
+from .stored_type import ArrayUse, array_use, stored_narrow
 
 _CALL_TIR = tvm.ir.Op.get("relax.call_tir")
 
 
-@tvm.transform.module_pass(opt_level=0, name="InBfloat16")
-def in_bfloat16(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-    """Pass over fused TIR functions and the Relax functions that call them."""
-    changing = _InBfloat16(mod)
-    for var, func in mod.functions_items():
-        if isinstance(func, relax.Function):
-            changing.plan(func)
-            changing.builder_.update_func(var, changing.visit_expr(func))
-    return relax.transform.DeadCodeElimination()(changing.builder_.get())
+def in_stored_type(dtype: DataType, sums: str) -> Any:
+    """Pass over fused TIR functions and the Relax functions that call them.
+
+    `sums` is the data type in which products are summed: float32, or the stored type itself.
+    """
+
+    def stored(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        changing = _InStoredType(mod, dtype.name, sums)
+        for var, func in mod.functions_items():
+            if isinstance(func, relax.Function):
+                changing.plan(func)
+                changing.builder_.update_func(var, changing.visit_expr(func))
+        return relax.transform.DeadCodeElimination()(changing.builder_.get())
+
+    return tvm.transform.module_pass(stored, opt_level=0, name="InStoredType")
 
 
 @mutator
-class _InBfloat16(PyExprMutator):
-    """Replaces functions by those of narrow arrays, and what they are called with."""
+class _InStoredType(PyExprMutator):
+    """Replaces functions by functions of narrow arrays, and converts their arguments."""
 
-    def __init__(self, mod: tvm.IRModule) -> None:
+    def __init__(self, mod: tvm.IRModule, stored: str, sums: str) -> None:
         super().__init__(mod)
+        self._stored = stored
+        self._sums = sums
         self._mod = mod
         self._uses: dict[tvm.ir.GlobalVar, ArrayUse | None] = {}
         self._narrow_results: set[relax.Call] = set()
@@ -47,7 +55,7 @@ class _InBfloat16(PyExprMutator):
         self._converted: dict[tuple[relax.Var, str], relax.Var] = {}
 
     def plan(self, func: relax.Function) -> None:
-        """Decides which calls give bfloat16: those of products, and those whose results products read.
+        """Decides which calls give narrow results: products, and calls whose results products read.
 
         What the function returns stays float32; a product that reads it converts it first.
         """
@@ -82,14 +90,14 @@ class _InBfloat16(PyExprMutator):
                 self._narrow_results.add(value)
 
     def _use(self, var: tvm.ir.GlobalVar) -> ArrayUse | None:
-        """Use of arrays of a function; None for one that stays as it is."""
+        """Use of arrays of a function; None for one that stays unchanged."""
         if var not in self._uses:
             func = self._mod[var]
             self._uses[var] = array_use(func) if isinstance(func, PrimFunc) else None
         return self._uses[var]
 
     def visit_call_(self, call: relax.Call) -> Any:
-        """Calls the function of narrow arrays; other calls get what they had."""
+        """Calls the function of narrow arrays; other calls keep their arguments."""
         if not _is_call_tir(call):
             return self._with_original_types(call)
         var, arguments = call.args[0], call.args[1]
@@ -103,32 +111,32 @@ class _InBfloat16(PyExprMutator):
             wide = str(func.params[index].dtype) == WIDE
             visited = self.visit_expr(argument)
             if wide and (index in use.operands or (use.moves and is_narrow)):
-                visited = self._in_type(visited, NARROW)
+                visited = self._in_type(visited, self._stored)
             elif wide and use.moves:
                 visited = self._in_type(visited, WIDE)
-            if wide and _dtype(visited) == NARROW:
+            if wide and _dtype(visited) == self._stored:
                 narrow.append(index)
             fields.append(visited)
         if is_narrow:
             narrow.append(len(func.params) - 1)
-            kind = relax.TensorType(kind.shape, NARROW)
+            kind = relax.TensorType(kind.shape, self._stored)
         callee = self._function(var, tuple(narrow)) if narrow else var
         return relax.Call(call.op, [callee, relax.Tuple(fields)], call.attrs, [kind])
 
     def _function(self, var: tvm.ir.GlobalVar, narrow: tuple[int, ...]) -> tvm.ir.GlobalVar:
         if (var, narrow) not in self._functions:
-            func = stored_narrow(self._mod[var], narrow)
+            func = stored_narrow(self._mod[var], narrow, self._stored, self._sums)
             self._functions[var, narrow] = self.builder_.add_func(func, var.name_hint)
         return self._functions[var, narrow]
 
     def _with_original_types(self, call: relax.Call) -> Any:
-        """The call with float32 arguments where it had those."""
+        """The call with float32 arguments if it had such arguments."""
 
         def original(argument: Any) -> Any:
             if isinstance(argument, relax.Tuple):
                 return relax.Tuple([original(field) for field in argument.fields])
             visited = self.visit_expr(argument)
-            return self._in_type(visited, WIDE) if _dtype(visited) == NARROW else visited
+            return self._in_type(visited, WIDE) if _dtype(visited) == self._stored else visited
 
         return relax.Call(call.op, [original(arg) for arg in call.args], call.attrs, call.ty_args)
 
@@ -137,8 +145,7 @@ class _InBfloat16(PyExprMutator):
         if _dtype(value) == dtype:
             return value
         if isinstance(value, tvm.ir.GenericConst):
-            numpy_type = ml_dtypes.bfloat16 if dtype == NARROW else np.float32
-            return relax.const(value.value.numpy().astype(numpy_type), dtype)
+            return relax.const(value.value.numpy().astype(numpy_type(dtype)), dtype)
         if (value, dtype) not in self._converted:
             converted = self.builder_.emit_te(topi.cast, value, dtype, primfunc_name_hint="cast")
             self._converted[value, dtype] = converted

@@ -1,7 +1,7 @@
 """Quantised networks: ONNX files in QDQ form, given as such or made by post-training static quantisation.
 
 ONNX Runtime quantises: unsigned activations with one scale each, signed weights with one for each output
-channel. The file is what is tuned, and what rivals run that read ONNX files. Works without TVM.
+channel. The file is tuned, and rivals that read ONNX files run it. Works without TVM.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ....errors import UserError
+from ...types import INT8
 from ..importing import onnx_import
 from ..importing.onnx_export import export_onnx
 from ..importing.onnx_import import in_thread
@@ -25,10 +26,8 @@ from ..known import require_extra
 from ..loading import Network, first_line
 from .calibration import calibration_inputs
 
-INT8 = "int8"
-
 _QUANTISED = ("Conv", "Gemm", "MatMul", "MaxPool", "Relu", "Clip")
-"""Operators that are quantised. Rounding to unsigned integers replaces a ReLU behind a product."""
+"""Operators that are quantised. Rounding to unsigned integers replaces a ReLU after a product."""
 
 _IN_FLOAT = ("Gemm", "MatMul")
 """Operators whose results stay float32, since a bias, an activation or a norm follows in float32."""
@@ -51,7 +50,7 @@ class _CalibrationReader:
     feeds: Iterator[dict[str, NDArray[Any]]]
 
     def get_next(self) -> dict[str, NDArray[Any]] | None:
-        """The inputs of the next run; None behind the last."""
+        """The inputs of the next run; None after the last."""
         return next(self.feeds, None)
 
 
@@ -72,7 +71,7 @@ def _require_form(path: Path) -> None:
 
 
 def quantised(network: Network, calibration: str | Path | None, path: Path) -> Network:
-    """The network with its quantised form, a file at `path` that is written where it is not one already.
+    """The network with its quantised form, written to `path` unless the network is quantised already.
 
     `calibration` is a file of `calibration_inputs`. Raises QuantisationError, CalibrationError,
     MissingExtraError.
@@ -114,7 +113,7 @@ def _quantise(network: Network, runs: Sequence[Sequence[NDArray[Any]]], scratch:
     else:
         assert network.onnx_path is not None
         exported = network.onnx_path
-    # PyTorch's exporter folds batch norms itself. ONNX Runtime would put reshapes behind products as well.
+    # PyTorch's exporter folds batch norms itself. ONNX Runtime would put reshapes after products as well.
     folded = network.module is not None
     quant_pre_process(str(exported), str(prepared), skip_optimization=folded, skip_symbolic_shape=True)
     names = [name for name, _, _ in onnx_import.input_signature(prepared)]

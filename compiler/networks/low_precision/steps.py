@@ -11,7 +11,9 @@ import tvm
 from numpy.typing import NDArray
 from tvm import relax
 
-RANGES = {"uint8": (0, 255), "int8": (-128, 127)}
+from ...types import INT8, data_type
+
+RANGES = {name: data_type(name).range for name in data_type(INT8).factors}
 """Smallest and largest value by data type."""
 
 
@@ -51,7 +53,7 @@ class Steps:
 
     @property
     def values(self) -> NDArray[Any] | None:
-        """Integers of a constant, None for what is computed."""
+        """Integers of a constant, None for computed values."""
         return self.data.value.numpy() if isinstance(self.data, tvm.ir.GenericConst) else None
 
     def same_grid(self, other: Steps) -> bool:
@@ -68,12 +70,12 @@ class Steps:
 
     def signed(self) -> Steps | None:
         """In int8; uint8 constants are shifted by 128. None where that is not possible."""
-        if str(self.data.ty.dtype) == "int8":
+        if str(self.data.ty.dtype) == INT8:
             return self
         if str(self.data.ty.dtype) != "uint8" or self.values is None:
             return None
         shifted = (self.values.astype(np.int16) - 128).astype(np.int8)
-        return replace(self, data=relax.const(shifted, "int8"), zero_point=self.zero_point - 128)
+        return replace(self, data=relax.const(shifted, INT8), zero_point=self.zero_point - 128)
 
     def dequantised(self) -> NDArray[np.float32]:
         """float32 values of a constant."""
@@ -92,7 +94,7 @@ class Steps:
         return replace(self, data=relax.const(turned, str(turned.dtype)), axis=axis)
 
     def reshaped(self, shape: Sequence[int]) -> Steps | None:
-        """A constant of another shape; None where the channels do not stay an axis."""
+        """A constant of another shape; None if the channels do not stay an axis."""
         assert self.values is not None
         values = self.values.reshape(list(shape))
         axis = self.axis

@@ -1,4 +1,4 @@
-"""TIR functions whose arrays are stored as bfloat16 and whose arithmetic stays in float32."""
+"""TIR functions whose arrays are stored in a type of 16 bits and whose arithmetic stays in float32."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from tvm.tirx import BufferStore, IterVar, PrimFunc
 
 from ...operators.shared.tir import extents
 from ...templates.cpu.contraction import is_product
-
-WIDE, NARROW = "float32", "bfloat16"
+from ...types import WIDE
 
 _POINTERS = ("address_of", "tvm_access_ptr", "call_extern", "call_pure_extern", "tvm_call_packed")
 """Calls that pass arrays on in the data type that they have."""
@@ -41,7 +40,7 @@ def array_use(func: PrimFunc) -> ArrayUse | None:
     if blocks is None:
         return None
     factors = {region.source for block in blocks if _multiplies(block) for region in block.reads}
-    for block in reversed(blocks):  # what is moved into a factor is one
+    for block in reversed(blocks):  # a value that is moved into a factor is a factor
         if block.writes[0].source in factors and _moves(block):
             factors.update(region.source for region in block.reads)
     operands = {index for index, array in enumerate(func.params) if array in factors and _is_wide(array)}
@@ -49,21 +48,27 @@ def array_use(func: PrimFunc) -> ArrayUse | None:
     return ArrayUse(frozenset(operands), multiplies, all(map(_moves, blocks)))
 
 
-def stored_narrow(func: PrimFunc, narrow: Collection[int]) -> PrimFunc:
-    """The function with these float32 parameters in bfloat16, and with bfloat16 factors of its products.
+def stored_narrow(func: PrimFunc, narrow: Collection[int], dtype: str, product_sums: str = WIDE) -> PrimFunc:
+    """The function with these float32 parameters in `dtype`, and with factors of its products in `dtype`.
 
-    Loads are converted to float32 and stores rounded. Sums stay float32 until they are complete. Where a
-    value is only moved, its bits are. `array_use` must know the function.
+    Loads are converted to float32 and stores rounded. Sums stay float32 until they are complete, unless
+    `product_sums` is `dtype`: products are then multiplied and added in it. A value that is only moved keeps
+    its bits. `array_use` must know the function.
     """
     blocks = _blocks(func)
     assert blocks is not None
     reduced = {block.writes[0].source for block in blocks if block.init is not None}
     factors = {region.source for block in blocks if _multiplies(block) for region in block.reads}
     of_moves = {block.writes[0].source for block in blocks if _moves(block)}
+    if product_sums == dtype:
+        multiplied = {block.writes[0].source for block in blocks if _multiplies(block)}
+    else:
+        multiplied = set()
+    reduced -= multiplied
     params, sums, inner = list(func.params), {}, {}
     for index in narrow:
         array = func.params[index]
-        params[index] = _like(array, NARROW)
+        params[index] = _like(array, dtype)
         if array in reduced:
             sums[array] = params[index]
         else:
@@ -71,10 +76,11 @@ def stored_narrow(func: PrimFunc, narrow: Collection[int]) -> PrimFunc:
     given = set(func.params)
     whole_moves = of_moves if all(map(_moves, blocks)) else set()
     for array in {block.writes[0].source for block in blocks} - given - reduced:
-        if _is_wide(array) and array in factors | whole_moves:
-            inner[array] = _like(array, NARROW)
+        if _is_wide(array) and array in factors | whole_moves | multiplied:
+            inner[array] = _like(array, dtype)
     inner.update({array: _like(array, WIDE) for array in sums})
-    root = _with_arrays(func.body.block, inner)
+    arithmetic = {inner[array] for array in multiplied if array in inner}
+    root = _with_arrays(func.body.block, inner, arithmetic)
     rounding = [_rounding(inner[array], rounded) for array, rounded in sums.items()]
     body = SBlock(
         root.iter_vars,
@@ -140,7 +146,7 @@ def _is_choice(value: Any) -> bool:
 
 
 def _operator(call: Call) -> str:
-    """Name of an operator without that of its dialect."""
+    """Name of an operator without the name of its dialect."""
     return str(getattr(call.op, "name", "")).rpartition(".")[2]
 
 
@@ -156,8 +162,13 @@ def _like(array: tirx.Buffer, dtype: str) -> tirx.Buffer:
     return tirx.decl_buffer(array.shape, dtype, array.name)
 
 
-def _with_arrays(root: SBlock, arrays: Mapping[tirx.Buffer, tirx.Buffer]) -> SBlock:
-    """The block with arrays in the place of others, whose data types may differ."""
+def _with_arrays(
+    root: SBlock, arrays: Mapping[tirx.Buffer, tirx.Buffer], arithmetic: Collection[tirx.Buffer]
+) -> SBlock:
+    """The block with other arrays, whose data types may differ.
+
+    Values that are stored to `arithmetic` are computed in its data type.
+    """
     changed = set(arrays.values())
 
     def load(value: TensorLoad) -> Any:
@@ -169,7 +180,9 @@ def _with_arrays(root: SBlock, arrays: Mapping[tirx.Buffer, tirx.Buffer]) -> SBl
     def store(statement: BufferStore) -> BufferStore:
         if statement.buffer not in changed or _is_wide(statement.buffer):
             return statement
-        return BufferStore(statement.buffer, _rounded(statement.value), list(statement.indices))
+        stored = _computed if statement.buffer in arithmetic else _rounded
+        value = stored(statement.value, str(statement.buffer.dtype))
+        return BufferStore(statement.buffer, value, list(statement.indices))
 
     return tvm_ffi.structural_map(
         root,
@@ -177,21 +190,28 @@ def _with_arrays(root: SBlock, arrays: Mapping[tirx.Buffer, tirx.Buffer]) -> SBl
     )
 
 
-def _rounded(value: Any) -> Any:
-    """A float32 expression in bfloat16; what was bfloat16 keeps its bits."""
-    moved = _moved(value)
-    return tirx.Cast(NARROW, value) if moved is None else moved
+def _rounded(value: Any, dtype: str) -> Any:
+    """A float32 expression in a narrower type; an element of this type keeps its bits."""
+    moved = _moved(value, dtype)
+    return tirx.Cast(dtype, value) if moved is None else moved
 
 
-def _moved(value: Any) -> Any:
-    """A bfloat16 element, a zero, or one of several by a condition, without conversion; None for others."""
+def _computed(value: Any, dtype: str) -> Any:
+    """A float32 sum of products in a narrower type, with arithmetic in this type."""
+    if isinstance(value, tirx.Add | tirx.Mul):
+        return type(value)(_computed(value.a, dtype), _computed(value.b, dtype))
+    return _rounded(value, dtype)
+
+
+def _moved(value: Any, dtype: str) -> Any:
+    """An element of `dtype`, a zero, or a choice between such values, without conversion; None for others."""
     if isinstance(value, tirx.Cast) and isinstance(value.value, TensorLoad):
-        return value.value if str(value.value.ty.dtype) == NARROW else None
+        return value.value if str(value.value.ty.dtype) == dtype else None
     if getattr(value, "value", None) == 0:
-        return tirx.const(0, NARROW)
+        return tirx.const(0, dtype)
     if not _is_choice(value):
         return None
-    first, second = map(_moved, _choices(value))
+    first, second = (_moved(choice, dtype) for choice in _choices(value))
     if first is None or second is None:
         return None
     if isinstance(value, tirx.Select):
@@ -215,7 +235,7 @@ def _rounding(wide: tirx.Buffer, narrow: tirx.Buffer) -> Any:
         [tirx.BufferRegion(wide, one)],
         [tirx.BufferRegion(narrow, one)],
         "T_cast",
-        BufferStore(narrow, tirx.Cast(NARROW, tirx.BufferLoad(wide, axes)), axes),
+        BufferStore(narrow, tirx.Cast(str(narrow.dtype), tirx.BufferLoad(wide, axes)), axes),
     )
     statement: Any = SBlockRealize(loops, True, block)
     for loop, extent in reversed(list(zip(loops, shape, strict=True))):

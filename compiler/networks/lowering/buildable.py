@@ -18,15 +18,15 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.target import Target
 
 from ...codegen.passes import improve_code
+from ...targets import is_cpu
+from ...types import TYPES, WIDE
 from .lowering import Lowering, lower
 
+_INTEGERS, _FLOATS = ("int32", WIDE), (WIDE,)
+
 WIDER = {
-    "bool": ("int32", "float32"),
-    "int8": ("int32", "float32"),
-    "uint8": ("int32", "float32"),
-    "int16": ("int32", "float32"),
-    "float16": ("float32",),
-    "bfloat16": ("float32",),
+    **dict.fromkeys(("bool", "int16"), _INTEGERS),
+    **{one.name: _INTEGERS if one.is_integer else _FLOATS for one in TYPES if one.bits < 32},
 }
 """Data types that hold each value of another, those tried first in front."""
 
@@ -60,11 +60,11 @@ def lower_buildable(
     try:
         with stage(LOWERING):
             lowered = lower(mod, target, lowering)
-        if target.kind.name == "llvm":
+        if is_cpu(target):
             with stage(CHECKING):
                 generate_code(one_of_each_kind(lowered), target)
     except Exception as error:  # legalisation and code generation raise many types
-        if target.kind.name != "llvm":
+        if not is_cpu(target):
             raise
         with stage(CHECKING):
             return _lower_recast(mod, target, lowering, error)
@@ -176,7 +176,7 @@ def _wider(types: Sequence[str]) -> list[str]:
 
 
 def _builds(call: relax.Call, dtype: str | None, target: Target) -> bool:
-    """Whether the operator alone builds, computed in `dtype` or as it is."""
+    """Whether the operator alone builds, computed in `dtype` or unchanged."""
     builder = relax.BlockBuilder()
     parameters: list[relax.Var] = []
 

@@ -1,7 +1,7 @@
-"""Channels last where ConvertLayout gives up: in shuffles of channels, and what is split and joined around.
+"""Channels last where ConvertLayout gives up: in shuffles of channels, and around split and joined values.
 
-ConvertLayout keeps a reshape as it is, so that a network with shuffles of channels (ShuffleNet) turns images
-to channels first before each one, and back behind it. A shuffle of the last axis needs no turn.
+ConvertLayout keeps a reshape unchanged, so that a network with shuffles of channels (ShuffleNet) turns images
+to channels first before each one, and back after it. A shuffle of the last axis needs no turn.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHUFFLE = (0, 2, 1, 3, 4)
 
 @tvm.transform.module_pass(opt_level=0, name="ShufflesLast")
 def shuffles_last(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-    """Pass behind ConvertLayout, over Relax functions in A-normal form."""
+    """Pass after ConvertLayout, over Relax functions in A-normal form."""
     return mutated(mod, _ShufflesLast(mod))
 
 
@@ -31,7 +31,7 @@ def shuffles_last(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModu
 class _ShufflesLast(PyExprMutator):
     """Emits values of channels first a second time with channels last, where these cost no turn.
 
-    Each reader takes the form that it wants; the other one is dead code where nothing reads it.
+    Each reader takes the form that it wants; the other one is dead code if nothing reads it.
     """
 
     def __init__(self, mod: tvm.IRModule) -> None:
@@ -50,7 +50,7 @@ class _ShufflesLast(PyExprMutator):
         super().visit_var_binding_(binding)
 
     def visit_call_(self, call: relax.Call) -> Any:
-        """The call as it is, or what it turns back to channels last."""
+        """The call unchanged, or its input turned back to channels last."""
         changed = relax.Call(call.op, [self.visit_expr(arg) for arg in call.args], call.attrs, call.ty_args)
         match operator_of(call):
             case "relax.permute_dims":

@@ -17,11 +17,8 @@ from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
 
 from .rewriting import rewritten
 
-PAIR = 2
-"""Products of bfloat16 that an instruction of a CPU adds at once."""
-
 ALIGNED = 8
-"""Values of bfloat16 that a GPU loads at once."""
+"""Values of 16 bits that a GPU loads at once."""
 
 FEW = 8
 """Input channels at most: the image of others is large, and filling it up would take longer."""

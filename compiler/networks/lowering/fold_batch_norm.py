@@ -23,7 +23,7 @@ CONVOLUTIONS = tuple(
 def fold_batch_norm(mod: tvm.IRModule) -> tvm.IRModule:
     """Rewrites every `batch_norm` of constants in the Relax functions of `mod`, keeping their outputs.
 
-    Behind a convolution with constant weights, biased or not, it becomes new weights and one added constant;
+    After a convolution with constant weights, biased or not, it becomes new weights and one added constant;
     elsewhere, one multiplication and one addition of constants per channel.
     """
     folded = tvm.IRModule(mod.functions, attrs=mod.attrs)

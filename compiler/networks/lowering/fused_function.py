@@ -12,12 +12,12 @@ from ...tvm_compat import layout_free, with_layout_free
 
 
 def fused_function(functions: Sequence[PrimFunc], reads: Sequence[int], store: bool = False) -> PrimFunc:
-    """A function that calls these one after the other.
+    """A function that calls these in order.
 
     Args:
         functions: each with one output, its last parameter.
         reads: index of the parameter of each function but the first that is the output of the one before.
-        store: whether what is between them is stored in tensors, which are outputs, too.
+        store: whether the values between them are stored in tensors, which are outputs, too.
 
     Its parameters are those of all functions in order but for `reads`, and the last output, or all outputs.
     """

@@ -1,6 +1,6 @@
-"""Reshapes behind element-wise steps, so that these are fused with the product in front of them.
+"""Reshapes after element-wise steps, so that these are fused with the product in front of them.
 
-PyTorch exports a linear layer as a product of matrices between two reshapes. TVM fuses no step behind a
+PyTorch exports a linear layer as a product of matrices between two reshapes. TVM fuses no step after a
 reshape with the product: an activation, a residual or the scale and the mask of attention would read and
 write the whole array once more. A reshape that is left between functions is a view and costs nothing.
 """
@@ -40,7 +40,7 @@ class _LaterReshapes(PyExprMutator):
     """Computes element-wise steps of a reshaped value before the reshape; reshapes in a row are one."""
 
     def visit_call_(self, call: relax.Call) -> Any:
-        """The reshape of the step, or the call as it is."""
+        """The reshape of the step, or the call unchanged."""
         arguments = [self.visit_expr(argument) for argument in call.args]
         changed = relax.Call(call.op, arguments, call.attrs, call.ty_args)
         name, shape = operator_of(call), _shape(call)
@@ -71,7 +71,7 @@ class _LaterReshapes(PyExprMutator):
         return bound.args[0] if _shape(bound.args[0]) else None
 
     def _fitted(self, value: relax.Expr, shape: Sequence[int], before: Sequence[int]) -> relax.Expr | None:
-        """The other operand of a step that gives `before` in place of `shape`; None where it does not fit."""
+        """The other operand of a step that gives `before` in place of `shape`; None if it does not fit."""
         own = _shape(value)
         if own is None:
             return None
@@ -84,7 +84,7 @@ class _LaterReshapes(PyExprMutator):
         return value if same_rows else None
 
     def _given(self, value: relax.Expr, shape: list[int]) -> relax.Expr:
-        """A value of this shape, by a reshape where it has another one."""
+        """A value of this shape, by a reshape if it has another one."""
         found = self._reshaped(value, shape)
         return found if isinstance(found, relax.Var) or found is value else self.builder_.emit(found)
 
@@ -96,7 +96,7 @@ class _LaterReshapes(PyExprMutator):
 
 
 def _shape(value: relax.Expr) -> list[int] | None:
-    """Extents of a tensor; None for another value, or where they are not known."""
+    """Extents of a tensor; None for another value, or if they are not known."""
     extents = getattr(getattr(value, "ty", None), "shape", None)
     if extents is None:
         return None

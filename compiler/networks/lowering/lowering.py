@@ -7,9 +7,9 @@ On a CPU this takes changes outside the search over schedules:
 - Weights whose layout the schedule chooses, so that it reads them in memory order. MetaSchedule calls them
   layout-free buffers, and its postprocessor RewriteLayout sets the layout. Compilation of a network brings
   its constants into that layout once.
-- Depthwise convolutions that average their channels, too, where the network asks for it: see `pooled`.
-- bfloat16, where it is asked for: see `low_precision`, and `filled` for layers of few channels. A network
-  in int8 comes with products of integers: see `integer_products`.
+- Depthwise convolutions that average their channels, too, if the network asks for it: see `pooled`.
+- Data types of 16 bits, if one is asked for: see `low_precision`, and `filled` for layers of few channels. A
+  network in int8 comes with products of integers: see `integer_products`.
 """
 
 from __future__ import annotations
@@ -28,24 +28,20 @@ from tvm.target import Target
 from tvm.tirx import IterVar
 
 from ....errors import UserError
+from ...instruction_sets import step_of
 from ...operators.convolutions.winograd import TRANSFORMS
-from ...templates.cpu.instructions import MissingInstructionError, require_instructions
-from ...templates.gpu.tiling import GPUS, gpu_of
+from ...targets import require_instructions, traits
 from ...tvm_compat import layout_free, register_clip_layouts, with_layout_free
-from ..low_precision.narrowing import in_bfloat16
-from ..low_precision.quantisation import INT8
-from ..low_precision.stored_type import NARROW, WIDE
+from ...types import INTEGERS, NETWORK_DTYPES, STORED, TYPES, WIDE, DataType, data_type
+from ..low_precision.narrowing import in_stored_type
 from .channels_last import shuffles_last
-from .filled import ALIGNED, PAIR, filled_channels
+from .filled import ALIGNED, filled_channels
 from .later_reshapes import later_reshapes
 from .pooled import pooled_images
 from .rewriting import rewritten
 from .widened import LANES, widened_channels
 
 OFF, AUTO = "off", "auto"
-
-DTYPES = (WIDE, NARROW, INT8)
-"""Data types that a network is lowered in."""
 
 CHANNELS_LAST = {
     "relax.nn.conv1d": ["NWC", "WIO"],
@@ -59,28 +55,25 @@ class LoweringError(UserError, ValueError):
     """A setting of the lowering cannot be."""
 
 
-WINOGRAD_TILES = {WIDE: tuple(TRANSFORMS), NARROW: (2,)}
-"""Tile sizes of Winograd's algorithm whose transformed values have digits enough, by data type."""
-
-
 @dataclass(frozen=True)
 class Lowering:
     """Options of the lowering. None is True on a CPU, where that is fastest, and False elsewhere."""
 
     channels_last: bool | None = None
-    """Convert convolutions, and the operators between them, to channels last; in bfloat16 GPUs do, too."""
+    """Convert convolutions, and the operators between them, to channels last; in 16 bits on GPUs as well."""
     prepack: bool | None = None
     """Let schedules choose the layout of constant weights, which only schedules for a CPU do."""
     dtype: str = WIDE
-    """Data type of activations and of weights of products: float32, bfloat16 or int8."""
+    """Data type of activations and of weights of products: one of NETWORK_DTYPES."""
     calibration: str | None = None
     """File of `calibration_inputs` for int8; None for random inputs."""
     fill_channels: bool | None = None
-    """In bfloat16 and int8, and with channels last, fill up few input channels to whole pairs (`filled`) and
-    output channels to whole vectors (`widened`); on a GPU, both to multiples of eight."""
+    """With channels last, fill up few input channels to whole pairs (`filled`) and output channels to whole
+    vectors (`widened`), if an instruction of `dtype` multiplies pairs or fours; on a GPU, fill up both to
+    multiples of eight."""
     winograd: Any = AUTO
     """Tile sizes of Winograd's algorithm that are alternatives to 3x3 convolutions: off, a list, or auto for
-    all sizes where it applies."""
+    all sizes that apply."""
     fusion: str = OFF
     """Back-to-back products fused into one function as alternatives to separate ones: off or auto."""
 
@@ -95,7 +88,9 @@ class Lowering:
                     f"lowering.winograd={sizes}: use off, auto, or a list of tile sizes among "
                     f"{', '.join(map(str, TRANSFORMS))}, as in lowering.winograd=[4]"
                 )
-        exact = WINOGRAD_TILES.get(self.dtype, ())
+        if self.dtype not in NETWORK_DTYPES:
+            raise LoweringError(f"lowering.dtype={self.dtype}: use one of {', '.join(NETWORK_DTYPES)}")
+        exact = self.data_type.winograd_tiles
         if self.demands_winograd and not set(self.winograd) <= set(exact):
             advice = f"use lowering.winograd={list(exact)}" if exact else "leave one of them out"
             raise LoweringError(
@@ -107,13 +102,17 @@ class Lowering:
                 f"lowering.winograd={self.winograd} lowering.channels_last=false: the algorithm has channels "
                 "last; leave one of them out"
             )
-        if self.dtype not in DTYPES:
-            raise LoweringError(f"lowering.dtype={self.dtype}: use one of {', '.join(DTYPES)}")
-        if self.calibration is not None and self.dtype != INT8:
+        if self.calibration is not None and self.data_type.network != INTEGERS:
+            quantised = " or ".join(one.name for one in TYPES if one.network == INTEGERS)
             raise LoweringError(
                 f"lowering.calibration={self.calibration}: lowering.dtype={self.dtype} needs none; leave it "
-                f"out, or use lowering.dtype={INT8}"
+                f"out, or use lowering.dtype={quantised}"
             )
+
+    @property
+    def data_type(self) -> DataType:
+        """Traits of `dtype`."""
+        return data_type(self.dtype)
 
     @property
     def demands_winograd(self) -> bool:
@@ -122,24 +121,16 @@ class Lowering:
 
     @property
     def winograd_tiles(self) -> tuple[int, ...]:
-        """Tile sizes that `winograd` asks for; none where it is off, or another setting rules auto out."""
+        """Tile sizes that `winograd` asks for; none if it is off, or another setting rules auto out."""
         if self.demands_winograd:
             return tuple(self.winograd)
         applies = self.winograd == AUTO and self.channels_last is not False
-        return WINOGRAD_TILES.get(self.dtype, ()) if applies else ()
+        return self.data_type.winograd_tiles if applies else ()
 
     def check_for(self, target: Target) -> None:
-        """Raises MissingInstructionError where the target lacks the products that are asked for."""
-        if self.dtype == NARROW and target.kind.name == "cuda":
-            if gpu_of(target) is None:
-                arch = target.attrs.get("arch", "unknown")
-                raise MissingInstructionError(
-                    f"target=cuda lowering.dtype={self.dtype}: {arch} multiplies no bfloat16; use a GPU from "
-                    f"sm_{min(GPUS)} on, or float32"
-                )
-        elif self.dtype == INT8:
-            require_instructions(target, "uint8", INT8, "int32")
-        elif self.dtype != WIDE or self.demands_winograd:
+        """Raises MissingInstructionError if the target lacks the instructions of `dtype`."""
+        traits(target).require(self.data_type)
+        if self.demands_winograd:
             require_instructions(target, self.dtype, self.dtype, WIDE)
 
 
@@ -148,12 +139,13 @@ AS_FASTEST = Lowering()
 
 def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule:
     """Fused TIR functions and a Relax `main` that calls them, of a module whose weights are constants."""
-    on_cpu = target.kind.name == "llvm"
+    on_cpu, dtype = traits(target).on_cpu, lowering.data_type
+    stored, pairs = dtype.network == STORED, not on_cpu or step_of(dtype.name) > 1
     passes: list[Any] = [
         relax.transform.DecomposeOpsForInference(),
         relax.transform.CanonicalizeBindings(),
     ]
-    fastest = on_cpu or lowering.dtype == NARROW  # tensor cores take channels as the depth of a product
+    fastest = on_cpu or stored  # tensor cores take channels as the depth of a product
     channels_last = fastest if lowering.channels_last is None else lowering.channels_last
     if channels_last:
         register_clip_layouts()
@@ -166,13 +158,13 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
     passes.append(_moved_constants)
     passes.append(later_reshapes)
     fill = fastest if lowering.fill_channels is None else lowering.fill_channels
-    if channels_last and fill and lowering.dtype == NARROW:
-        passes.append(filled_channels(PAIR if on_cpu else ALIGNED))
-    if channels_last and fill and lowering.dtype != WIDE:
+    if channels_last and fill and pairs and stored:
+        passes.append(filled_channels(step_of(dtype.name) if on_cpu else ALIGNED))
+    if channels_last and fill and pairs and dtype.name != WIDE:
         passes.append(widened_channels(LANES if on_cpu else ALIGNED))
     passes += [relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
-    if lowering.dtype == NARROW:
-        passes.append(in_bfloat16)
+    if stored:
+        passes.append(in_stored_type(dtype, traits(target).product_sums(dtype)))
     if on_cpu:
         passes.append(pooled_images)
     if on_cpu if lowering.prepack is None else lowering.prepack:
@@ -211,7 +203,7 @@ def _moved_constants(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRM
 
 @tvm.transform.module_pass(opt_level=0, name="OnlyWeights")
 def _only_weights(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-    """Keeps constants layout-free only where a reduction reads them; a bias gains nothing."""
+    """Keeps constants layout-free only if a reduction reads them; a bias gains nothing."""
     changed = tvm.IRModule(mod.functions, attrs=mod.attrs)
     for var, func in mod.functions_items():
         if isinstance(func, tvm.tirx.PrimFunc):

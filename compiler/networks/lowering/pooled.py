@@ -36,7 +36,7 @@ class _PooledImages(PyExprMutator):
         self._computed: dict[relax.Var, relax.Var] = {}
         """Image and average by variable of the average."""
         self._functions: dict[tuple[str, str], tvm.ir.GlobalVar | None] = {}
-        """Functions of both, by the names of what they replace; None where no template computes both."""
+        """Functions of both, by the names of the replaced ones; None if no template computes both."""
 
     def visit_dataflow_block_(self, block: relax.DataflowBlock) -> relax.DataflowBlock:
         """Finds averages whose image is computed in the same block."""

@@ -25,7 +25,7 @@ def rewritten(
 
 
 def mutated(mod: tvm.IRModule, mutator: PyExprMutator) -> tvm.IRModule:
-    """The module with its Relax functions visited by a mutator of it, without what is dead code then."""
+    """The module with its Relax functions visited by a mutator of it, without code that is dead then."""
     for var, func in mod.functions_items():
         if isinstance(func, relax.Function):
             mutator.builder_.update_func(var, mutator.visit_expr(func))

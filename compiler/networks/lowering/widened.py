@@ -1,4 +1,4 @@
-"""Output channels that are no whole vectors, filled up where nothing but further layers reads them.
+"""Output channels that are no whole vectors, filled up if only further layers read them.
 
 An instruction of a template computes whole vectors of output channels, and a GPU stores eight of 16 bits at
 once. For vectors of 16 a layer of 24 channels gets 32, the new ones with filters of zeros, and with zeros in
@@ -36,7 +36,7 @@ ELEMENTWISE = {
         *("nn.relu", "nn.silu", "nn.gelu", "nn.leakyrelu", "sigmoid", "tanh"),
     )
 }
-"""Operators that compute each channel by itself."""
+"""Operators that compute each channel on its own."""
 
 
 def widened_channels(lanes: int) -> Any:
@@ -208,7 +208,7 @@ def _is_elementwise(call: relax.Call) -> bool:
 
 
 def _filled(constant: Any, missing: Sequence[int]) -> Any:
-    """The constant with so many zeros more behind each axis."""
+    """The constant with so many zeros more after each axis."""
     values = constant.value.numpy()
     return relax.const(np.pad(values, [(0, count) for count in missing]), str(constant.ty.dtype))
 

@@ -231,7 +231,7 @@ def convolve_in_layout(
     data, weight = inputs
     if layout.startswith("NC"):
         return convolve(data, weight, **options)
-    # HWIO to OIHW, or to IOHW where the convolution is transposed.
+    # HWIO to OIHW, or to IOHW if the convolution is transposed.
     spatial = range(weight.dim() - 2)
     channels = (-2, -1) if transposed else (-1, -2)
     output = convolve(data.movedim(-1, 1), weight.permute(*channels, *spatial), **options)

@@ -1,10 +1,12 @@
-"""Element-wise operations fused behind an operator."""
+"""Element-wise operations fused after an operator."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tvm import te, tirx, topi
+
+from ...types import WIDE, data_type
 
 RESIDUAL = "residual"
 """Name of the input that the step `add` adds."""
@@ -45,8 +47,8 @@ def _gelu(x: te.Tensor) -> te.Tensor:
     """x * (0.5 + 0.5 * erf(x / sqrt(2))), step by step as Relax legalises it."""
     half = tirx.const(0.5, x.dtype)
     scaled = topi.multiply(x, tirx.const(0.5**0.5, x.dtype))
-    if x.dtype == "float16":  # no target has an error function of this type
-        erf = topi.cast(topi.erf(topi.cast(scaled, "float32")), "float16")
+    if data_type(str(x.dtype)).bits < data_type(WIDE).bits:  # no target has an error function of such a type
+        erf = topi.cast(topi.erf(topi.cast(scaled, WIDE)), x.dtype)
     else:
         erf = topi.erf(scaled)
     return topi.multiply(x, topi.add(half, topi.multiply(erf, half)))

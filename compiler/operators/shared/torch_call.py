@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class NotDescribedError(Exception):
-    """A call outside what the operator's settings can express. The message is a short reason."""
+    """A call that the operator's settings cannot express. The message is a short reason."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class TorchCall:
     """The first tensor that the call returns."""
 
     def argument(self, position: int, default: Any = None) -> Any:
-        """Positional argument, or the default where the call leaves it out."""
+        """Positional argument, or the default if the call leaves it out."""
         return self.args[position] if position < len(self.args) else default
 
 
 def split_at_axes(shape: Sequence[int], axes: Sequence[int] | int | None) -> tuple[int, int, int]:
-    """Numbers of elements before, along and behind the reduced axes; None reduces all axes.
+    """Numbers of elements before, along and after the reduced axes; None reduces all axes.
 
     Raises NotDescribedError for axes that are not adjacent.
     """

@@ -24,14 +24,14 @@ LARGEST_SIDE = {1: 4096, 2: 224, 3: 32}
 LARGEST_KERNEL, LARGEST_STRIDE, LARGEST_DILATION = 7, 2, 2
 
 UNIT_FIELDS = ("stride", "dilation")
-"""Fields of a window that leave the loops of an operator as they are, with the default 1."""
+"""Fields of a window that leave the loops of an operator unchanged, with the default 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlidingWindow(OperatorSettings):
     """Window over the spatial axes of a batch of channels: the base of convolutions and pooling.
 
-    A subclass has a field for each of `axes` and of `window_fields`: a number where there is one axis, else a
+    A subclass has a field for each of `axes` and of `window_fields`: a number if there is one axis, else a
     tuple with one number per axis. In its `layouts`, N is the batch and C the channels.
     """
 
@@ -157,7 +157,7 @@ class SlidingWindow(OperatorSettings):
         return values | dict(zip(self.axes, inputs, strict=True))
 
     def _per_axis(self, values: Sequence[int]) -> Any:
-        """Values as fields of the window hold them: a number where there is one axis, else a tuple."""
+        """Values as fields of the window hold them: a number if there is one axis, else a tuple."""
         return values[0] if len(self.axes) == 1 else tuple(values)
 
     def _data(self) -> te.Tensor:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from ...hardware import Hardware
+from ...instruction_sets import Instruction
 from .contraction import Contraction
-from .instructions import Instruction
 from .intrinsics.tile_intrinsics import MOST_ACROSS
 from .prediction import collision_factor, cycles, predicted_s
 from .profile.tile_profile import TileProfile
@@ -31,9 +31,9 @@ MOST_FILLED = 1 / 16
 
 
 def candidates(task: Contraction, instruction: Instruction) -> list[Template]:
-    """Templates of one instruction that fit the contraction and the registers; empty where none does.
+    """Templates of one instruction that fit the contraction and the registers; empty if none does.
 
-    The depth must be whole steps of the instruction, and columns whole vectors where a step is more than one,
+    The depth must be whole steps of the instruction, and columns whole vectors if a step is more than one,
     unless a schedule with vectors can fill them up.
     """
     if instruction.tiles:
@@ -85,7 +85,7 @@ def _vector_templates(task: Contraction, instruction: Instruction) -> Iterator[T
 
 
 def _panels(task: Contraction, instruction: Instruction) -> list[tuple[int, int]]:
-    """Panels of the columns, see `panels`; and of all widths where a schedule fills the last one up."""
+    """Panels of the columns, see `panels`; and of all widths if a schedule fills the last one up."""
     columns, lanes = task.column.extent, instruction.lanes
     if columns % lanes == 0:
         return panels(columns, lanes, MOST_VECTORS)
@@ -97,8 +97,8 @@ def _panels(task: Contraction, instruction: Instruction) -> list[tuple[int, int]
 def _row_tiles(task: Contraction, most: int, even: bool) -> list[tuple[int, ...]]:
     """The largest tiles of at most `most` rows that divide the axes, and two with a remainder.
 
-    TVM replaces no loops by an intrinsic where a condition leaves out a remainder: if `even`, there are tiles
-    with a remainder only where a schedule can fill it up. An image has them where all others are small.
+    TVM replaces no loops by an intrinsic if a condition leaves out a remainder: if `even`, there are tiles
+    with a remainder only if a schedule can fill it up. An image has them where all others are small.
     """
     *others, last = task.rows
     ones = (1,) * len(others)

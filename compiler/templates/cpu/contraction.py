@@ -46,9 +46,9 @@ class Contraction:
     types: tuple[str, str, str]
     """Data types of data, weight and sums."""
     data: int
-    """Index of the data among what the block reads."""
+    """Index of the data among the arrays that the block reads."""
     weight: int
-    """Index of the weight among what the block reads."""
+    """Index of the weight among the arrays that the block reads."""
     batch: tuple[Axis, ...]
     """Axes that data and weight share."""
     rows: tuple[Axis, ...]
@@ -74,11 +74,11 @@ class Contraction:
     plain: bool
     """Whether each index of data and weight is a loop: a product of matrices, not of windows."""
     inlined: tuple[str, ...]
-    """Blocks whose values are computed where they are read, in order."""
+    """Blocks whose values are computed at their readers, in order."""
     prepared: tuple[str, ...]
     """Blocks whose values are stored before the contraction reads them, such as a padded image."""
     epilogue: str | None
-    """Last block, which writes the output; None where the contraction writes it."""
+    """Last block, which writes the output; None if the contraction writes it."""
     channels: int = 0
     """Extent of `inner` without `window`, where these two are one axis, else 0; see `in_tiles`."""
 
@@ -137,7 +137,7 @@ class Contraction:
 def read_contraction(mod: tvm.IRModule) -> Contraction | None:
     """The contraction that `main` computes; None where templates do not apply.
 
-    They apply where one block reduces a product of two operands, its loops are those of `Contraction`, and
+    They apply if one block reduces a product of two operands, its loops are those of `Contraction`, and
     all other blocks are element-wise.
     """
     anchor = product_of(mod)
@@ -195,7 +195,7 @@ def is_product(anchor: SBlock) -> bool:
 
 
 def roles_of(blocks: Sequence[SBlock], anchor: SBlock) -> dict[str, Any] | None:
-    """Roles of the blocks beside the anchor, by field of `Contraction`; None if one is not element-wise."""
+    """Roles of blocks other than the anchor, by field of `Contraction`; None if one is not element-wise."""
     others = [block for block in blocks if block.name_hint != anchor.name_hint]
     if len(others) != len(blocks) - 1 or len({block.name_hint for block in others}) != len(others):
         return None
@@ -215,7 +215,7 @@ def roles_of(blocks: Sequence[SBlock], anchor: SBlock) -> dict[str, Any] | None:
 
 
 def only_copies(block: SBlock) -> bool:
-    """Whether the block stores its input as it is, as a padding of nothing does."""
+    """Whether the block stores its input unchanged, as a padding of nothing does."""
     value, written = getattr(block.body, "value", None), block.writes[0].region
     return isinstance(value, TensorLoad) and all(
         iterator.var.same_as(stored.min) and iterator.var.same_as(read)
@@ -230,7 +230,7 @@ def only_pads(block: SBlock) -> bool:
 
 
 def is_elementwise(block: SBlock) -> bool:
-    """Whether the block computes each element of one array by itself."""
+    """Whether the block computes each element of one array on its own."""
     return block.init is None and len(block.writes) == 1 and not reduces(block)
 
 
@@ -246,7 +246,7 @@ def reduces(block: SBlock) -> bool:
 
 
 def _axes(anchor: SBlock, data: int, weight: int) -> dict[str, Any] | None:
-    """Roles of the block's loops with these operands; None where they do not fit."""
+    """Roles of the block's loops with these operands; None if they do not fit."""
     positions = {iterator.var: position for position, iterator in enumerate(anchor.iter_vars)}
     size = [int(iterator.dom.extent) for iterator in anchor.iter_vars]
     indices = [[at.min for at in anchor.reads[operand].region] for operand in (data, weight)]
@@ -321,7 +321,7 @@ def variables_of(indices: Sequence[Any]) -> set[Any]:
 
 
 def _place(indices: Sequence[Any], var: tirx.Var) -> int | None:
-    """Index that is the variable alone, where no other has it."""
+    """Index that is the variable alone, if no other index has the variable."""
     holding = [number for number, index in enumerate(indices) if var in variables_of([index])]
     alone = len(holding) == 1 and var.same_as(indices[holding[0]])
     return holding[0] if alone else None

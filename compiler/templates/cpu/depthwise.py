@@ -18,9 +18,10 @@ from tvm.s_tir.stmt import SBlock
 from tvm.target import Target
 from tvm.tirx import IterVar
 
+from ...instruction_sets import Instruction
 from ...operators.shared.tir import extents, linear
+from ...targets import target_instructions
 from .contraction import blocks_of, only_pads, product_of, reduces, roles_of, variables_of, writes_output
-from .instructions import Instruction, target_instructions
 from .prediction import PER_CYCLE
 from .template import divisors, panels
 
@@ -55,12 +56,12 @@ class Windows:
 
 @dataclass(frozen=True)
 class Pooling:
-    """Average of each channel of the output, a partial reduction behind a convolution (Bolt, section 3.1)."""
+    """Average of each channel of the output, a partial reduction after a convolution (Bolt, section 3.1)."""
 
     block: str
     """Name of the block that sums over rows and columns."""
     steps: tuple[str, ...]
-    """Element-wise blocks behind it, such as a division."""
+    """Element-wise blocks after it, such as a division."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +73,13 @@ class Depthwise(Windows):
     types: tuple[str, str, str]
     """Data types of data, weight and sums."""
     inlined: tuple[str, ...]
-    """Blocks whose values are computed where they are read, in order; the padding is one of them."""
+    """Blocks whose values are computed at their readers, in order; the padding is one of them."""
     prepared: tuple[str, ...]
     """Blocks whose values are stored before the convolution reads them."""
     epilogue: str | None
-    """Last block of the image, which writes the output; None where the convolution writes it."""
+    """Last block of the image, which writes the output; None if the convolution writes it."""
     pooling: Pooling | None = None
-    """What sums the channels of the image; None where nothing does."""
+    """Sum of the channels of the image; None without such a sum."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def read_depthwise(mod: tvm.IRModule) -> Depthwise | None:
     roles = roles_of(blocks, anchor)
     if roles is None:
         return None
-    # Padding costs less where it is read than a copy of the data does: outputs of a tile share their reads.
+    # Padding costs less in the reader than as a copy of the data: outputs of a tile share their reads.
     padding = tuple(
         block.name_hint for block in blocks if block.name_hint in roles["prepared"] and only_pads(block)
     )
@@ -131,7 +132,7 @@ def read_depthwise(mod: tvm.IRModule) -> Depthwise | None:
 
 
 def _without_pooling(mod: tvm.IRModule, windows: Windows) -> tuple[Sequence[SBlock], Pooling | None]:
-    """Blocks of the image, and the pooling behind them where there is one; the image is an output then."""
+    """Blocks of the image, and the pooling after them if there is one; the image is an output then."""
     blocks = blocks_of(mod)
     reducing = [number for number, block in enumerate(blocks) if reduces(block)]
     if len(reducing) != 2:
@@ -160,7 +161,7 @@ def _pools(block: SBlock, image: tirx.Buffer, windows: Windows) -> bool:
 
 
 def read_windows(anchor: SBlock) -> Windows | None:
-    """Sizes of the convolution of a block that reads data and a weight; None where it is no depthwise one."""
+    """Sizes of the convolution of a block that reads data and a weight; None for another convolution."""
     spatial = [one for one in anchor.iter_vars if one.iter_type != IterVar.CommReduce]
     reduced = [one for one in anchor.iter_vars if one.iter_type == IterVar.CommReduce]
     data, weight = ([at.min for at in region.region] for region in anchor.reads)
@@ -208,7 +209,7 @@ def depthwise_templates(task: Depthwise, target: Target, cores: int) -> list[Dep
 def cycles(task: Depthwise, template: DepthwiseTemplate, cores: int) -> float:
     """Estimated cycles of a template: multiply-adds or loads of its register tiles, whichever take longer.
 
-    The weights of a vector of channels stay in registers over a block of rows. Where they and the sums take
+    The weights of a vector of channels stay in registers over a block of rows. If they and the sums take
     more than half of the registers, values move to the stack and back.
     """
     across = task.channels // template.channels

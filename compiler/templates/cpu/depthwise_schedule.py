@@ -56,9 +56,9 @@ def apply_depthwise(sch: Schedule, task: Depthwise, template: DepthwiseTemplate)
 def _pooled_by_block(
     sch: Schedule, pooling: Pooling, of_blocks: Sequence[ExprRV], tile: LoopRV, channel: LoopRV
 ) -> tuple[SBlockRV, SBlockRV]:
-    """Sums the outputs of each register tile where they are still in registers, by block of rows.
+    """Sums the outputs of each register tile while they are in registers, by block of rows.
 
-    Returns the block that sums, and the one that stores what it has summed over a block of rows.
+    Returns the block that sums, and the block that stores its sums over a block of rows.
     """
     *_, row, _ = sch.get_loops(sch.get_sblock(pooling.block))
     blocks, _ = sch.split(row, of_blocks)

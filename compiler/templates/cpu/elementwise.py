@@ -1,7 +1,7 @@
 """Reading of a task without sums, and the orders of its loops worth trying.
 
-MetaSchedule has one program for such a task: all loops in one, in vectors of 64 elements. Where an index is
-no plain sum of loops, as in a shuffle of channels, each element of these vectors is then loaded by itself. A
+MetaSchedule has one program for such a task: all loops in one, in vectors of 64 elements. If an index is
+no plain sum of loops, as in a shuffle of channels, each element of these vectors is then loaded on its own. A
 transposition reads or writes across rows. Loops along the axes of the output keep indices simple.
 """
 
@@ -45,7 +45,7 @@ class Output:
     extents: tuple[int, ...]
     turned: int | None
     """Axis along which an input is consecutive, where its last axis is not and squares of the two fit well;
-    None where there is none."""
+    None if there is none."""
 
     @property
     def lanes(self) -> int | None:
@@ -59,10 +59,10 @@ class Output:
 
 @dataclass(frozen=True)
 class Elementwise:
-    """A task whose blocks compute each element by itself."""
+    """A task whose blocks compute each element on its own."""
 
     inlined: tuple[str, ...]
-    """Blocks whose values are computed where they are read, in order."""
+    """Blocks whose values are computed at their readers, in order."""
     outputs: tuple[Output, ...]
 
 
@@ -137,7 +137,7 @@ def _step(read: BufferRegion, at: Mapping[Any, int], axis: Any) -> int | None:
 
 
 def _address(read: BufferRegion, at: Mapping[Any, int]) -> int | None:
-    """Number of the element that is read; None where it depends on data."""
+    """Number of the element that is read; None if it depends on data."""
     analyzer, found = Analyzer(), 0
     for region, extent in zip(read.region, extents(read.source), strict=True):
         value = getattr(analyzer.simplify(substituted(region.min, at)), "value", None)

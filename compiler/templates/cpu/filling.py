@@ -1,4 +1,4 @@
-"""Zeros behind the rows, columns and depth of a product that are no whole register tiles."""
+"""Zeros after the rows, columns and depth of a product that are no whole register tiles."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Filled:
     """Blocks that fill a product up; empty where its tiles are whole."""
 
     data: tuple[SBlockRV, ...]
-    """Block that stores the data with zeros behind it."""
+    """Block that stores the data with zeros after it."""
     weight: tuple[SBlockRV, ...]
-    """Block that stores the weight with zeros behind it."""
+    """Block that stores the weight with zeros after it."""
     epilogue: str | None
-    """Last block, which leaves out what the zeros added; None where the contraction writes the output."""
+    """Last block, which leaves out the added elements; None if the contraction writes the output."""
 
 
 def fill_up(sch: Schedule, task: Contraction, block: SBlockRV, template: Template) -> Filled:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ....errors import UserError
+from ...types import INT8, data_type
 from .contraction import Contraction
 
-_LARGEST = {"uint8": 255, "int8": 128}
+_LARGEST = {name: max(map(abs, data_type(name).range)) for name in data_type(INT8).factors}
 """Largest magnitude by data type."""
 
 
@@ -25,7 +26,7 @@ def check_accumulator(task: Contraction) -> None:
     wrap around and back again.
     """
     data, weight, accumulator = task.types
-    if accumulator != "int32" or data not in _LARGEST or weight not in _LARGEST:
+    if accumulator != data_type(INT8).sums or data not in _LARGEST or weight not in _LARGEST:
         return
     most = most_products(data, weight)
     if task.depth > most:

@@ -1,10 +1,11 @@
-"""Closed form of a template's time: by costs of server CPUs, or by those that the light profiler measured."""
+"""Closed form of a template's time: by costs of server CPUs, or by costs that the light profiler measured."""
 
 from __future__ import annotations
 
 import math
 from math import prod
 
+from ...types import data_type
 from .contraction import Contraction
 from .profile.sample_kernels import RegisterTile
 from .profile.tile_profile import TileProfile
@@ -50,7 +51,7 @@ def cycles(task: Contraction, template: Template, cache_bytes: int, cores: int) 
         busy = busy_cycles(steps, template.rows, template.vectors)
         stored = sums
     computed = tiles * (busy + _TILE_START + _ROW_START * stored)
-    element = 4 / instruction.step
+    element = data_type(instruction.weight).bytes
     sizes = task.row_count, task.column.extent
     data, weight = (task.batch_count * task.depth * element * size for size in sizes)
     # The inner loop's operand is read in each iteration of the outer one, unless it stays in cache.
@@ -71,7 +72,7 @@ def predicted_s(
     """Predicted seconds of a template by the measured costs of its register tile.
 
     `caches` are the bytes of a core's first and second cache. The inner loop reads one operand whole for each
-    tile of the outer one; what the inner loop reads again stays in the cache that holds it.
+    tile of the outer one; data that the inner loop reads again stays in the cache that holds it.
     """
     instruction = template.instruction
     tile = RegisterTile(instruction, template.rows, template.vectors, template.row_tiles)

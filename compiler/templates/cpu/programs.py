@@ -13,6 +13,7 @@ from tvm.target import Target
 
 from ...hardware import Hardware
 from ...replay import trace_to_json
+from ...targets import is_cpu, require_instructions, target_instructions
 from ...tvm_compat import load_tensor_intrinsics, target_cores
 from .chains.chain import Chain, read_chain
 from .chains.chain_schedule import apply_chain
@@ -23,7 +24,6 @@ from .depthwise import Depthwise, DepthwiseTemplate, depthwise_templates, read_d
 from .depthwise_schedule import apply_depthwise
 from .elementwise import Elementwise, ElementwiseTemplate, elementwise_templates, read_elementwise
 from .elementwise_schedule import apply_elementwise
-from .instructions import require_instructions, target_instructions
 from .overflow import check_accumulator
 from .profile.tile_profile import TileProfiler
 from .template import Template
@@ -44,7 +44,7 @@ def template_traces(
     profiler: TileProfiler | None = None,
     margin: float | None = None,
 ) -> list[str]:
-    """Traces of up to `count` templates of a task, the most promising first; empty where none fits.
+    """Traces of up to `count` templates of a task, the most promising first; empty if none fits.
 
     With a profiler, templates that are predicted to take over 1 + `margin` times as long as the first are
     left out. Raises AccumulatorOverflowError for a task whose 8-bit products may overflow their sums.
@@ -69,7 +69,7 @@ def template_programs(
     Raises AccumulatorOverflowError. With `require`, raises MissingInstructionError for a contraction of data
     types that the target has no instruction for.
     """
-    if target.kind.name != "llvm":
+    if not is_cpu(target):
         return
     if (winograd := read_winograd(mod)) is not None:
         fused = target_instructions(target, *winograd.types)

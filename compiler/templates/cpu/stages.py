@@ -1,4 +1,4 @@
-"""Stages that the schedules of all templates have: what is inlined, prepared, packed and stored."""
+"""Stages that the schedules of all templates have: inlining, preparation, packing and storing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def copy_in_parallel(sch: Schedule, block: SBlockRV) -> None:
 
 
 def pack_weight(sch: Schedule, task: Contraction, block: SBlockRV, template: Template) -> None:
-    """Stores the weight in the order in which the instruction reads it, ahead of time where it is constant.
+    """Stores the weight in the order in which the instruction reads it, ahead of time if it is constant.
 
     Vectors: [columns of the register tile, other axes, steps, vectors, lanes, step]. Tiles of AMX:
     [columns of a tile, other axes, tiles, words, lanes, step].

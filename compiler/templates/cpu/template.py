@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .instructions import Instruction
+from ...instruction_sets import Instruction
 
 COLUMNS_FIRST, ROWS_FIRST = "columns", "rows"
 """Loop that is outermost, which threads share."""

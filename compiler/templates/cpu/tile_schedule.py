@@ -34,8 +34,7 @@ def apply_tiles(sch: Schedule, task: Contraction, template: Template, cores: int
     whole, task = task, task.in_tiles(instruction.step)
     lanes, step = instruction.lanes, instruction.step
     words = template.words(task.inner.extent)
-    rows = template.row_tile[-1]
-    stride = task.rows[-1].stride
+    rows, stride = template.row_tile[-1], task.rows[-1].stride
     inline_blocks(sch, task.inlined)
     block = sch.get_sblock(task.block)
     if task is not whole:
@@ -64,23 +63,17 @@ def apply_tiles(sch: Schedule, task: Contraction, template: Template, cores: int
     around = len(outer)
     sch.reverse_compute_at(store, outer[-1], preserve_unit_loops=True)
     if task.epilogue is not None:
-        sch.set_scope(store, 0, "local")
-        epilogue = sch.get_sblock(task.epilogue)
-        sch.reverse_compute_at(epilogue, outer[-1])
-        in_vectors(sch, sch.get_loops(epilogue)[-1:], lanes)
+        _compute_epilogue(sch, sch.get_sblock(task.epilogue), store, outer[-1], lanes)
     sch.compute_at(data, depth, preserve_unit_loops=True)
     sch.compute_at(weight, depth, preserve_unit_loops=True)
     zero = sch.decompose_reduction(block, reduced[0] if reduced else depth)
 
     def named(part: str) -> str:
-        if part != "load_data":
-            return tile_name(instruction, part, rows, words)
-        return tile_name(instruction, part, rows, words, stride, task.channels)
+        of_data = (stride, task.channels) if part == "load_data" else ()
+        return tile_name(instruction, part, rows, words, *of_data)
 
     inner = around + len(reduced) + 1
-    of_data = sch.get_loops(data)[inner:]
-    of_data.append(of_data.pop(row_axis))
-    of_data.append(of_data.pop(-2))
+    of_data = _rows_then_depth(sch.get_loops(data)[inner:], row_axis)
     _tensorize(sch, sch.get_loops(zero)[around:], (rows, lanes), named("zero"))
     _tensorize(sch, of_data, (rows, words * step), named("load_data"))
     _tensorize(sch, sch.get_loops(weight)[inner:], (words, lanes, step), named("load_weight"))
@@ -91,6 +84,20 @@ def apply_tiles(sch: Schedule, task: Contraction, template: Template, cores: int
     tensorize(sch, line, named("multiply"))
     for name in task.prepared:
         copy_in_parallel(sch, sch.get_sblock(name))
+
+
+def _compute_epilogue(sch: Schedule, epilogue: SBlockRV, store: SBlockRV, loop: LoopRV, lanes: int) -> None:
+    """Computes the epilogue at a loop, from sums that `store` keeps in the first cache."""
+    sch.set_scope(store, 0, "local")
+    sch.reverse_compute_at(epilogue, loop)
+    in_vectors(sch, sch.get_loops(epilogue)[-1:], lanes)
+
+
+def _rows_then_depth(loops: list[LoopRV], row_axis: int) -> list[LoopRV]:
+    """The loops of a tile of data with its row, and then its depth, innermost."""
+    loops.append(loops.pop(row_axis))
+    loops.append(loops.pop(-2))
+    return loops
 
 
 def _fold_window(sch: Schedule, block: SBlockRV, task: Contraction) -> None:
@@ -109,7 +116,7 @@ def _fold_window(sch: Schedule, block: SBlockRV, task: Contraction) -> None:
 
 
 def _rows_beside_depth(sch: Schedule, task: Contraction, data: SBlockRV) -> int:
-    """Moves the innermost row axis of the data beside the reduction, as a tile has these two.
+    """Moves the innermost row axis of the data next to the reduction, as a tile has these two.
 
     Returns the place of that axis among the loops of the block.
     """

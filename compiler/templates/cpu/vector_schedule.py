@@ -37,7 +37,7 @@ def apply_vectors(sch: Schedule, task: Contraction, template: Template, cores: i
     inline_blocks(sch, task.inlined)
     block = sch.get_sblock(task.block)
     zeros = fill_up(sch, task, block, template)
-    # MetaSchedule packs constant weights of float32 by itself, and consecutive columns need no packing.
+    # MetaSchedule packs constant weights of float32 on its own, and consecutive columns need no packing.
     if step > 1 or not (task.constant_weight or task.weight_column == task.weight_axes - 1) or zeros.weight:
         pack_weight(sch, task, block, template)
     for filled in zeros.weight:

@@ -16,8 +16,8 @@ import tvm_ffi
 from tvm.s_tir.stmt import SBlock
 
 from ...hardware import Hardware
+from ...instruction_sets import Instruction
 from ...operators.shared.tir import extents
-from .instructions import Instruction
 from .prediction import busy_cycles
 from .template import divisors
 
@@ -110,7 +110,7 @@ def winograd_templates(
 ) -> list[WinogradTemplate]:
     """Templates, the most promising first: in turn of those in blocks and of those stage by stage.
 
-    The closed form is no judge between the two, which differ in what the caches hold.
+    The closed form is no judge between the two, whose data the caches hold differently.
     """
     cache = hardware.l2_bytes if hardware is not None else 1 << 20
     vectors = [instruction for instruction in instructions if not instruction.tiles]

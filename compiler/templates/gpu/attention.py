@@ -9,7 +9,7 @@ from itertools import product as every
 from typing import ClassVar
 
 from .launches import Launch, power_of_two
-from .problem import DTYPES, NOTHING, GpuTemplateError, Problem
+from .problem import ACTIVATIONS, DTYPE, DTYPES, NOTHING, GpuTemplateError, Problem
 from .tiling import PROLOGUE, Gpu, Tiling
 
 _EXPONENTIALS = 16
@@ -157,3 +157,67 @@ class Attention(Problem):
     def title(self, tiling: Tiling) -> str:
         blocks = f"{tiling.block_m}x{tiling.block_n}"
         return f"attention in blocks of {blocks}, {tiling.warps} warps, {tiling.stages} stages"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackToBack(Problem):
+    """Two products, the output of the first being the left matrix of the second (section 3.1.1)."""
+
+    kernel: ClassVar[str] = "back_to_back"
+    arguments: ClassVar[tuple[str, ...]] = (
+        *("left", "first", "first_bias", "second", "second_bias", "output"),
+    )
+
+    m: int
+    k: int
+    middle: int
+    n: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.bias, self.residual, self.output) != (DTYPE, NOTHING, DTYPE):
+            raise GpuTemplateError(
+                f"bias={self.bias}, residual={self.residual}, output={self.output}: two products back to "
+                "back have arrays of one data type and no residual; compute them one after the other"
+            )
+        for name in ("middle", "n"):
+            value = getattr(self, name)
+            if value < 16 or value & (value - 1):
+                raise GpuTemplateError(
+                    f"{name}={value}: a block holds whole rows of both products, whose widths must be powers "
+                    "of two of 16 or more; compute the products one after the other"
+                )
+
+    @property
+    def rows(self) -> int:
+        return self.m
+
+    @property
+    def columns(self) -> int:
+        return self.middle
+
+    @property
+    def depth(self) -> int:
+        return self.k
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        return {"rows": self.m, "depth": self.k}
+
+    @property
+    def every_shape(self) -> Mapping[str, tuple[int, ...]]:
+        first, second = (self.k, self.middle), (self.middle, self.n)
+        shapes = ((self.m, self.k), first, (self.middle,), second, (self.n,), (self.m, self.n))
+        return dict(zip(self.arguments, shapes, strict=True))
+
+    def grid(self, tiling: Tiling) -> tuple[int, ...]:
+        return (-(-self.rows // tiling.block_m),)
+
+    def constants(self, tiling: Tiling) -> dict[str, float]:
+        blocks = {"BLOCK_M": tiling.block_m, "BLOCK_K": tiling.block_k}
+        widths = {"MIDDLE": self.middle, "COLUMNS": self.n}
+        return {**widths, "ACTIVATION": ACTIVATIONS[self.activation], **blocks}
+
+    def fits(self, tiling: Tiling) -> bool:
+        """A block holds whole rows of the first product."""
+        return tiling.block_n == self.middle

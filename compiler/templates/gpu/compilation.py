@@ -34,7 +34,7 @@ class Kernel:
     registers: int
     """Of a thread."""
     stack_bytes: int
-    """Of a thread, to which registers spill; 0 where none do."""
+    """Of a thread, to which registers spill; 0 without spills."""
     shared_bytes: int
     """Of a block."""
     assembly: str
@@ -59,7 +59,7 @@ class Compiled:
         return max(kernel.shared_bytes for kernel in self.kernels)
 
     def rejected_by(self, gpu: Gpu) -> str:
-        """Reason why the template is not worth running, "" where there is none.
+        """Reason why the template is not worth running, "" for none.
 
         Spills are looked at first: massive ones leave few registers in use.
         """
@@ -71,9 +71,9 @@ class Compiled:
 
 
 def compiled(problem: Problem, tiling: Tiling, gpu: Gpu) -> Compiled:
-    """Compiles a template. Sizes are arguments of a kernel; those that 8 or 16 divides are known to be.
+    """Compiles a template. Sizes are arguments of a kernel; the compiler knows which of them 8 or 16 divides.
 
-    Raises GpuTemplateError where Triton is missing or interprets, or where it does not compile the template.
+    Raises GpuTemplateError where Triton is missing or interprets, or if it does not compile the template.
     """
     launches = problem.launches(tiling)
     return Compiled(tiling, tuple(_compiled(problem, tiling, launch, gpu) for launch in launches))

@@ -1,6 +1,6 @@
 """Epilogue of a product as GPU templates compute it: a bias, a residual, an activation.
 
-Blocks behind a product are known by the values that they give for a few sums. So it does not matter in which
+Blocks after a product are known by the values that they give for a few sums. So it does not matter in which
 steps a network spells its activations.
 """
 
@@ -74,7 +74,7 @@ _CALLS: Mapping[str, Callable[..., Values]] = {
 
 @dataclass(frozen=True)
 class Epilogue:
-    """Steps behind the sums: activation(sum + bias + residual)."""
+    """Steps after the sums: activation(sum + bias + residual)."""
 
     activation: str
     bias: int | None
@@ -88,12 +88,12 @@ class _UnknownError(Exception):
 
 
 def read_epilogue(func: tirx.PrimFunc, sums: Any, behind: Sequence[SBlock]) -> Epilogue | None:
-    """Epilogue of the blocks behind a product, None where it is no template's.
+    """Epilogue of the blocks after a product, None if it is no template's.
 
     Args:
         func: the function.
         sums: array that the product writes, whose last axis are the columns.
-        behind: element-wise blocks behind it, in order; the last one writes the output.
+        behind: element-wise blocks after it, in order; the last one writes the output.
     """
     reading = _EpilogueValues(func, sums, _constants(behind))
     try:
@@ -136,7 +136,7 @@ class _EpilogueValues:
             for distance in (RANGE, RANGE + abs(value))
         ]
         self.added = np.concatenate([drawn, LARGE, np.negative(LARGE), beyond])
-        """Sums, and what was added to them so far."""
+        """Sums, and the values added to them so far."""
         self._known: list[tuple[Any, Values]] = [(sums, self.added)]
         self.bias: int | None = None
         self.residual: int | None = None

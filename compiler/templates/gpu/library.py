@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .attention import Attention
-from .problem import BackToBack, Problem, Window
+from .attention import Attention, BackToBack
+from .problem import Problem, Window
 from .rows import NormedProduct, Rows
 
 if TYPE_CHECKING:

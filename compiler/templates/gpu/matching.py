@@ -42,7 +42,7 @@ class Match:
 
 
 def matched(mod: tvm.IRModule) -> Match | None:
-    """The problem that `main` is, None where no template computes it.
+    """The problem that `main` is, None if no template computes it.
 
     Templates compute products of matrices and 2-D convolutions with channels last, of float16 or bfloat16 and
     with float32 sums, whose epilogue is one of `read_epilogue`; layer norm, alone or after a product;
@@ -138,7 +138,7 @@ def _parameter(func: tirx.PrimFunc, array: Any) -> int | None:
 
 
 def _pad(before: list[SBlock], data: Any) -> SBlock | None:
-    """The one block before a product, where it surrounds the data with zeros or with nothing."""
+    """The one block before a product, if it surrounds the data with zeros or with nothing."""
     (block, *others) = before
     if others or not block.writes[0].source.same_as(data):
         return None
@@ -158,7 +158,7 @@ def _product(anchor: SBlock, found: Contraction, _: None, fields: dict[str, Any]
 
 
 def _rows_in_order(anchor: SBlock, found: Contraction) -> bool:
-    """Whether the data's axes are the rows in order, and the terms of a sum behind them."""
+    """Whether the data's axes are the rows in order, and the terms of a sum after them."""
     wanted = [anchor.iter_vars[axis.position].var for axis in (*found.rows, found.inner) if axis.extent > 1]
     region = anchor.reads[found.data]
     shape = extents(region.source)

@@ -1,4 +1,4 @@
-"""Products that the GPU templates compute, and what a kernel is launched with. Works without Triton."""
+"""Products that the GPU templates compute, and the arguments of their kernels. Works without Triton."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from ....errors import UserError
+from ...instruction_sets import Gpu
+from ...types import TYPES, data_type
 from .launches import COLUMNS, WORKSPACE, Launch, power_of_two, row_warps
-from .tiling import Gpu, Tiling, product_cycles, product_tilings
+from .tiling import Tiling, product_cycles, product_tilings
 
 Array = TypeVar("Array")
 
@@ -23,14 +25,14 @@ ACTIVATIONS: Mapping[str, int] = {
 }
 """Activations of an epilogue by the number that a kernel takes."""
 
-DTYPES: Mapping[str, str] = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
+DTYPES: Mapping[str, str] = {one.triton: one.name for one in TYPES if one.triton}
 """Name of a data type in TVM and PyTorch by that in Triton."""
 
-HALVES = ("fp16", "bf16")
+HALVES = tuple(name for name, dtype in DTYPES.items() if data_type(dtype).bits == 16)
 """Triton's names of the data types that tensor cores multiply here."""
 
 NOTHING, DTYPE = "", "dtype"
-"""Data types of an operand of an epilogue that is not there, and of one that has that of the factors."""
+"""Data types of an operand of an epilogue that is not there, and of one that has the factors' type."""
 
 
 class GpuTemplateError(UserError, ValueError):
@@ -54,9 +56,9 @@ class Problem(ABC):
     dtype: str = "fp16"
     """Triton's name of the data type of the factors."""
     bias: str = DTYPE
-    """Data type of what is added to each column; NOTHING where nothing is."""
+    """Data type of the bias of each column; NOTHING without one."""
     residual: str = NOTHING
-    """Data type of what is added to each element before the activation; NOTHING where nothing is."""
+    """Data type of the residual that each element gets before the activation; NOTHING without one."""
     output: str = DTYPE
     """Data type of the output."""
 
@@ -74,7 +76,7 @@ class Problem(ABC):
 
     @property
     def types(self) -> Mapping[str, str]:
-        """Data type of each array of the kernel, in order; those that are not there have none."""
+        """Data type of each array of the kernel, in order; arrays that are not there have none."""
         known: dict[str, str] = {name: getattr(self, name, DTYPE) for name in self.arguments}
         return {
             name: self.dtype if known[name] == DTYPE else known[name]
@@ -116,7 +118,7 @@ class Problem(ABC):
     @property
     @abstractmethod
     def every_shape(self) -> Mapping[str, tuple[int, ...]]:
-        """Shape of each array of `arguments`, also of those that are not there."""
+        """Shape of each array of `arguments`, also of arrays that are not there."""
 
     def grid(self, tiling: Tiling) -> tuple[int, ...]:
         """Blocks of the first launch."""
@@ -295,67 +297,3 @@ class Window(Problem):
     def constants(self, tiling: Tiling) -> dict[str, float]:
         window = {"KERNEL_H": self.kernel_h, "KERNEL_W": self.kernel_w}
         return {**window, "STRIDE": self.stride, "PADDING": self.padding, **super().constants(tiling)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class BackToBack(Problem):
-    """Two products, the output of the first being the left matrix of the second (section 3.1.1)."""
-
-    kernel: ClassVar[str] = "back_to_back"
-    arguments: ClassVar[tuple[str, ...]] = (
-        *("left", "first", "first_bias", "second", "second_bias", "output"),
-    )
-
-    m: int
-    k: int
-    middle: int
-    n: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if (self.bias, self.residual, self.output) != (DTYPE, NOTHING, DTYPE):
-            raise GpuTemplateError(
-                f"bias={self.bias}, residual={self.residual}, output={self.output}: two products back to "
-                "back have arrays of one data type and no residual; compute them one after the other"
-            )
-        for name in ("middle", "n"):
-            value = getattr(self, name)
-            if value < 16 or value & (value - 1):
-                raise GpuTemplateError(
-                    f"{name}={value}: a block holds whole rows of both products, whose widths must be powers "
-                    "of two of 16 or more; compute the products one after the other"
-                )
-
-    @property
-    def rows(self) -> int:
-        return self.m
-
-    @property
-    def columns(self) -> int:
-        return self.middle
-
-    @property
-    def depth(self) -> int:
-        return self.k
-
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        return {"rows": self.m, "depth": self.k}
-
-    @property
-    def every_shape(self) -> Mapping[str, tuple[int, ...]]:
-        first, second = (self.k, self.middle), (self.middle, self.n)
-        shapes = ((self.m, self.k), first, (self.middle,), second, (self.n,), (self.m, self.n))
-        return dict(zip(self.arguments, shapes, strict=True))
-
-    def grid(self, tiling: Tiling) -> tuple[int, ...]:
-        return (-(-self.rows // tiling.block_m),)
-
-    def constants(self, tiling: Tiling) -> dict[str, float]:
-        blocks = {"BLOCK_M": tiling.block_m, "BLOCK_K": tiling.block_k}
-        widths = {"MIDDLE": self.middle, "COLUMNS": self.n}
-        return {**widths, "ACTIVATION": ACTIVATIONS[self.activation], **blocks}
-
-    def fits(self, tiling: Tiling) -> bool:
-        """A block holds whole rows of the first product."""
-        return tiling.block_n == self.middle

@@ -47,7 +47,7 @@ def profile(
     """Profiles the `count` most promising tilings of a problem that compile without spills.
 
     At most `ALIKE` of them share their block and the parts of their sums, so that a wrong guess of the closed
-    form about these is seen. Without `measure`, their order is that of the closed form, which is no latency.
+    form about these is seen. Without `measure`, their order follows the closed form, which is no latency.
     Raises GpuTemplateError.
     """
     templates: list[Profiled] = []

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product as every
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
-if TYPE_CHECKING:
-    from tvm.target import Target
+from ...instruction_sets import Gpu
 
 _BYTES = 2  # of float16 and bfloat16
 PROLOGUE = 1500
@@ -21,41 +19,6 @@ _RESIDENT = 4
 """Blocks that hold a row each on one processor at a time."""
 _PARTS = (1, 2, 3, 4, 6, 8, 12)
 """Blocks that one sum is divided among."""
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """Facts of an architecture that the rules know; rates are of NVIDIA's white papers, not measured."""
-
-    capability: int
-    """80 for sm_80."""
-    processors: int
-    """Streaming multiprocessors of the largest shipped device: A100, H100 SXM."""
-    shared_bytes: int
-    """Shared memory that a block may have."""
-    multiply_adds: int
-    """Of float16 in tensor cores, a cycle and multiprocessor."""
-    load_bytes: float
-    """From the second-level cache, a cycle and multiprocessor."""
-
-
-GPUS: Mapping[int, Gpu] = {
-    80: Gpu(80, 108, 163 * 1024, 1024, 47.0),
-    90: Gpu(90, 132, 227 * 1024, 2048, 42.0),
-}
-"""GPUs by compute capability."""
-
-
-def gpu_of(target: Target) -> Gpu | None:
-    """Rules for a target, None where it has no templates.
-
-    Kernels for sm_90 use what no later GPU runs; GPUs without rules of their own run those for sm_80.
-    """
-    if target.kind.name != "cuda":
-        return None
-    capability = int(re.sub(r"\D", "", str(target.attrs.get("arch", ""))) or 0)
-    known = capability if capability in GPUS else min(GPUS)
-    return GPUS[known] if capability >= known else None
 
 
 @dataclass(frozen=True)

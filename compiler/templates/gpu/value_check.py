@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import tvm
 from numpy.typing import NDArray
 from tvm import tirx
 
 from ...operators.shared.tir import extents
+from ...types import numpy_type
 from .attention import Attention, Layout
 from .epilogue import REFERENCES
 from .problem import Problem, Product
@@ -27,7 +27,6 @@ TOLERANCE = 4e-2
 MASKED = 0.2
 """Share of a mask's elements that are minus infinity."""
 
-_HALVES = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 
 Array = NDArray[Any]
 
@@ -128,5 +127,5 @@ def _inputs(func: tirx.PrimFunc, problem: Problem, parameters: Sequence[int]) ->
             drawn[hidden] = -np.inf
         elif names.get(number) in ("query", "key"):
             drawn *= 2.0
-        found.append(drawn.astype(_HALVES.get(str(param.dtype), str(param.dtype))))
+        found.append(drawn.astype(numpy_type(str(param.dtype))))
     return found

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tvm.target import Target
 
-from ....compiler.templates.cpu.instructions import Instruction
+from ....compiler.instruction_sets import Instruction
 from ....compiler.templates.cpu.profile.tile_profile import TileCost, TileProfile, profile_path
 from ...hardware import Hardware
 from ...records.schema import FailureKind

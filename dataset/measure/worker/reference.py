@@ -12,16 +12,13 @@ from numpy.typing import NDArray
 
 from ....compiler.codegen.compilation import HOST, load
 from ....compiler.tvm_compat import argument_buffers
+from ....compiler.types import INT8, data_type, known_type, numpy_type
 
 Buffers = Sequence[tuple[Sequence[int], str]]
 """Shape and dtype of each argument."""
 
 Entries = Mapping[str, Buffers]
 """Arguments of each entry of a library, see `compilation.entries`."""
-
-# Relative to the largest output. Programs may reorder sums and, in half precision, round partial sums: over
-# 4,096 terms that is about 1.6 % in float16. Integers must be exact.
-_TOLERANCE = {"float64": 1e-6, "float32": 1e-3, "float16": 3e-2, "bfloat16": 1e-1}
 
 
 def host_arguments(buffers: Buffers) -> list[NDArray]:
@@ -32,8 +29,8 @@ def host_arguments(buffers: Buffers) -> list[NDArray]:
 
 def _values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
     if "float" in dtype:
-        return (rng.random(shape, np.float32) * 2 - 1).astype(_numpy_dtype(dtype))
-    if dtype in ("int8", "uint8"):
+        return (rng.random(shape, np.float32) * 2 - 1).astype(numpy_type(dtype))
+    if dtype in data_type(INT8).factors:
         return rng.integers(0, 8, shape, dtype)
     return np.zeros(shape, dtype)
 
@@ -41,7 +38,7 @@ def _values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDA
 def sentinel_output(shape: Sequence[int], dtype: str) -> NDArray:
     """Values to fill an output with before a checked run, so that elements left out are detected."""
     if "float" in dtype:
-        return np.full(shape, np.nan, _numpy_dtype(dtype))
+        return np.full(shape, np.nan, numpy_type(dtype))
     return np.full(shape, True if dtype == "bool" else np.iinfo(dtype).max, dtype)
 
 
@@ -69,7 +66,7 @@ def load_expected(path: Path) -> dict[int, NDArray]:
 
 def mismatch(got: NDArray, want: NDArray, dtype: str) -> str | None:
     """Difference of an output from the reference as text, None if it is within the tolerance."""
-    tolerance = _TOLERANCE.get(dtype, 0.0)
+    tolerance = known.tolerances.operator if (known := known_type(dtype)) else 0.0
     actual, expected = got.astype(np.float64), want.astype(np.float64)
     finite = expected[np.isfinite(expected)]
     scale = float(np.abs(finite).max(initial=0.0))
@@ -82,7 +79,3 @@ def mismatch(got: NDArray, want: NDArray, dtype: str) -> str | None:
         f"{int(wrong.sum())} of {wrong.size} values differ from the unscheduled program, the first at "
         f"{first}: {actual[first]:g} instead of {expected[first]:g}"
     )
-
-
-def _numpy_dtype(dtype: str) -> np.dtype:
-    return np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from ....compiler.templates.cpu.instructions import INSTRUCTION
+from ....compiler.instruction_sets import INSTRUCTION
 from ....compiler.templates.cpu.profile.sample_kernels import LINE, RegisterTile, sample_module, sample_tiles
 from ....compiler.templates.cpu.profile.tile_profile import TileCost
 from .isolation import isolated_timing

@@ -17,6 +17,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from ....compiler.host.interruption import interrupts_deferred
 from ....compiler.structure.row_space import RowSpace
+from ....compiler.targets import is_cuda
 from ...measure.job import MeasureOutcome
 from .counts import DUPLICATE, LOWER_SCORE
 from .evolutionary import EvolutionaryConfig, EvolutionarySampler
@@ -38,7 +39,7 @@ _TRIES = 4
 
 def evolutionary_sampler(setting: SamplerSetting, config: EvolutionaryConfig) -> ProgramSampler:
     """Evolution of rows on a GPU, and MetaSchedule's own on a CPU or if no sketch can be read as rows."""
-    if setting.target.kind.name == "cuda":
+    if is_cuda(setting.target):
         sampler = RowEvolutionSampler(setting, config)
         if sampler.rows is not None and sampler.rows.spaces:
             return sampler

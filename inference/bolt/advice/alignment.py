@@ -11,13 +11,13 @@ from ....compiler.operators.convolutions.conv2d import Conv2d
 from ....compiler.operators.convolutions.depthwise_conv2d import DepthwiseConv2d
 from ....compiler.operators.dense import Dense
 from ....compiler.operators.settings import OperatorSettings
+from ....compiler.targets import is_cpu
+from ....compiler.types import data_type
 from ....dataset.hardware import Hardware
 from .layers import Layer, Variant
 
 _ACCESS_BITS = 128
 """Widest load and store of a GPU (section 3.2.3): eight values of float16, four of float32."""
-
-_BITS = {"float32": 32, "float16": 16, "int8": 8}
 
 UP, DOWN = "up", "down"
 
@@ -38,8 +38,8 @@ class Aligned:
 
 def alignment(target: Target, hardware: Hardware, dtype: str) -> int:
     """Values that widths should be multiples of: a vector of the CPU, the widest access of a GPU."""
-    bits = hardware.vector_bits if target.kind.name == "llvm" else _ACCESS_BITS
-    return max(1, bits // _BITS[dtype])
+    bits = hardware.vector_bits if is_cpu(target) else _ACCESS_BITS
+    return max(1, bits // data_type(dtype).bits)
 
 
 def misaligned(settings: OperatorSettings, unit: int, data_too: bool) -> tuple[str, ...]:

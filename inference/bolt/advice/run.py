@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.progress import Progress
 from tvm.target import Target
 
+from ....compiler.targets import is_cpu
 from ....compiler.task import Task
 from ....compiler.tvm_compat import target_to_json
 from ....dataset.hardware import Hardware
@@ -105,7 +106,7 @@ class AdviceRun:
 
     def _widened(self, layers: Sequence[Layer], unit: int) -> list[tuple[Layer, Aligned, Task]]:
         """Misaligned layers with aligned widths; a GPU loads whole accesses of the network's input, too."""
-        data_too = self._target.kind.name != "llvm"
+        data_too = not is_cpu(self._target)
         pairs = [(layer, one) for layer in layers for one in aligned(layer, unit, data_too)]
         return [(layer, one, layer.changed(one.variant)) for layer, one in pairs]
 

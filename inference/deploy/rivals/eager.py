@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from ....compiler.types import PLAIN, STORED, TYPES, WIDE
 from ...run.result import EAGER
 from .base import CPU, CUDA, Call, Engine, Form, NetworkSource
 
@@ -22,7 +23,7 @@ class TorchEngine(Engine):
 
     form = Form.MODULE
     module = package = "torch"
-    dtypes = ("float32", "bfloat16")
+    dtypes = tuple(one.name for one in TYPES if one.network in (PLAIN, STORED))
     devices = (CPU, CUDA)
 
     @classmethod
@@ -54,9 +55,10 @@ class TorchEngine(Engine):
         assert source.module is not None
         given = source.module.to(self.device)
         inputs = tuple(torch.from_numpy(array).to(self.device) for array in source.inputs)
-        if self.dtype == "bfloat16":
-            given = given.bfloat16()
-            inputs = tuple(tensor.bfloat16() if tensor.is_floating_point() else tensor for tensor in inputs)
+        if self.dtype != WIDE:
+            dtype = getattr(torch, self.dtype)
+            given = given.to(dtype)
+            inputs = tuple(tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in inputs)
         module, inputs = self.fitted(given, inputs)
 
         def call() -> Any:

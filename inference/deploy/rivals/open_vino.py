@@ -6,6 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from ....compiler.types import INT8, NETWORK_DTYPES, STORED, WIDE, data_type
 from .base import Call, Engine, Form, NetworkSource
 
 
@@ -18,7 +19,7 @@ class OpenVino(Engine):
     title = "OpenVINO"
     form = Form.ONNX
     module = package = "openvino"
-    dtypes = ("float32", "bfloat16", "int8")
+    dtypes = NETWORK_DTYPES
 
     def prepare(self) -> None:
         """See Engine."""
@@ -32,16 +33,18 @@ class OpenVino(Engine):
         model = core.read_model(str(source.path))
         if model.is_dynamic():
             model.reshape({index: list(array.shape) for index, array in enumerate(source.inputs)})
+        traits = data_type(self.dtype)
+        hint = traits.short if traits.network == STORED else data_type(WIDE).short
         options = {
             "PERFORMANCE_HINT": "LATENCY",
-            "INFERENCE_PRECISION_HINT": "bf16" if self.dtype == "bfloat16" else "f32",
+            "INFERENCE_PRECISION_HINT": hint,
             "INFERENCE_NUM_THREADS": str(self.threads),
         }
         compiled = core.compile_model(model, "CPU", options)
-        if self.dtype == "int8":
-            self.dtype = "int8" if _multiplies_integers(compiled) else "float32"
-        elif compiled.get_property("INFERENCE_PRECISION_HINT") != openvino.Type.bf16:
-            self.dtype = "float32"  # asked for, or the CPU has no instructions for the other
+        if self.dtype == INT8:
+            self.dtype = INT8 if _multiplies_integers(compiled) else WIDE
+        elif compiled.get_property("INFERENCE_PRECISION_HINT") != getattr(openvino.Type, hint):
+            self.dtype = WIDE  # the CPU has no instructions for the other
         request = compiled.create_infer_request()
         for index, array in enumerate(source.inputs):
             request.set_input_tensor(index, openvino.Tensor(array, shared_memory=True))

@@ -6,6 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from ....compiler.types import NETWORK_DTYPES
 from .base import Call, Engine, Form, NetworkSource
 
 
@@ -15,7 +16,7 @@ class TvmLibrary(Engine):
     title = "TVM"
     form = Form.LIBRARY
     module, package = "tvm", "apache-tvm"
-    dtypes = ("float32", "bfloat16", "int8")
+    dtypes = NETWORK_DTYPES
 
     def prepare(self) -> None:
         """See Engine."""

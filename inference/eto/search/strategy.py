@@ -10,7 +10,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from ....compiler.structure.read_spaces import gpu_limits, read_spaces
-from ....compiler.tvm_compat import target_vectors
+from ....compiler.targets import traits
 from ....dataset.features.reading import task_reading
 from ....dataset.hardware import Hardware
 from ....dataset.sampling.programs import LiveProgram
@@ -160,7 +160,7 @@ class ReuseStrategy(Strategy):
         except Exception as error:  # TVM raises InternalError and others for loops that cannot be read
             raise NoReuseError(f"{task.name}: its sketches cannot be read") from error
         limits = gpu_limits(target)
-        bits = None if limits else target_vectors(target)[0]
+        bits = None if limits else traits(target).vector_bits
         return reuse_search(task, spaces, parent, ReuseTarget(limits, (bits or 128) // 8))
 
     def _ranked(self, search: ReuseSearch) -> Ranking:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
-from foretune.compiler.codegen.bfloat16_rounding import FEATURE, with_native_rounding
+from foretune.compiler.codegen.bfloat16_rounding import with_native_rounding
 from foretune.compiler.codegen.compilation import compile_module
+from foretune.compiler.targets import traits
 from foretune.compiler.tvm_compat import as_task_module, parse_target
 from tvm import te, tirx
 from tvm.s_tir.schedule import Schedule
-from tvm.target.codegen import llvm_cpu_has_features
 
 pytestmark = pytest.mark.cpu
 
@@ -45,7 +45,7 @@ def test_the_target_decides(lanes: int) -> None:
     assert instructions(rounding(256, lanes), WITHOUT) == 0
 
 
-@pytest.mark.skipif(not llvm_cpu_has_features([FEATURE], HERE), reason=f"this CPU has no {FEATURE}")
+@pytest.mark.skipif(not traits(HERE).converts("bfloat16"), reason="this CPU has no avx512bf16")
 @pytest.mark.parametrize("lanes", [1, 16, 32])
 def test_numbers_are_rounded_to_the_nearest_and_ties_to_even(lanes: int) -> None:
     bits = np.random.default_rng(0).integers(0, 1 << 32, 1 << 16, dtype=np.uint32)

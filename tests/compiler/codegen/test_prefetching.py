@@ -11,8 +11,8 @@ import tvm
 import tvm_ffi
 from foretune.compiler.codegen.compilation import TIMED, compile_module, entries
 from foretune.compiler.codegen.prefetching import MOST_PASSES, PREFETCHED, with_prefetches
+from foretune.compiler.instruction_sets import INSTRUCTION
 from foretune.compiler.replay import replay, trace_to_json
-from foretune.compiler.templates.cpu.instructions import INSTRUCTION
 from foretune.compiler.templates.cpu.programs import template_programs
 from foretune.compiler.templates.cpu.template import ROWS_FIRST, Template
 from foretune.compiler.tvm_compat import make_tune_context

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from foretune.compiler.templates.cpu.instructions import target_instructions
+from foretune.compiler.targets import target_instructions, traits
 from foretune.compiler.tvm_compat import (
     OLDER_CPU,
     OlderCpuError,
@@ -13,7 +13,6 @@ from foretune.compiler.tvm_compat import (
     missing_instruction_sets,
     older_cpu,
     parse_target,
-    target_vectors,
 )
 from tvm.target import Target
 from tvm.target.codegen import llvm_get_cpu_features
@@ -57,7 +56,7 @@ def test_llvm_lacks_the_instruction_sets_that_a_virtual_machine_hides(monkeypatc
     assert missing_instruction_sets(target) == []
     names = [one.name for one in target_instructions(target, "bfloat16", "bfloat16", "float32")]
     assert names == ["avx512_bf16"]
-    assert target_vectors(target) == (512, True)
+    assert (traits(target).vector_bits, traits(target).fuses_multiply_add) == (512, True)
 
 
 def test_code_for_this_machine_runs_on_this_machine():
@@ -76,7 +75,7 @@ def test_an_older_cpu_stands_in_for_this_machine(monkeypatch):
     assert older_cpu() == "haswell"
     target = parse_target("llvm")
     assert target.attrs["mcpu"] == "haswell" and "mattr" not in target.attrs
-    assert target_vectors(target) == (256, True)
+    assert (traits(target).vector_bits, traits(target).fuses_multiply_add) == (256, True)
     assert missing_instruction_sets(target) == []
     assert {"avx512f", "avx512bf16"} <= set(missing_instruction_sets(parse_target(ZEN_4)))
     found = host_features()

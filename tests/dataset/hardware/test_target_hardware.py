@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from foretune.compiler.tvm_compat import OLDER_CPU, parse_target, target_vectors
+from foretune.compiler.targets import traits
+from foretune.compiler.tvm_compat import OLDER_CPU, parse_target
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.hardware import target_hardware as module
 from foretune.dataset.hardware.target_hardware import host_hardware, limit_vectors, target_hardware
@@ -42,17 +43,17 @@ TRIPLE = "x86_64-unknown-linux-gnu"
 )
 def test_the_vectors_of_a_target_are_those_of_its_cpu(cpu, bits, fused):
     target = parse_target({"kind": "llvm", "mcpu": cpu, "mtriple": TRIPLE})
-    assert target_vectors(target) == (bits, fused)
+    assert (traits(target).vector_bits, traits(target).fuses_multiply_add) == (bits, fused)
 
 
 def test_attributes_take_vectors_away():
     target = parse_target({"kind": "llvm", "mcpu": "x86-64-v4", "mattr": ["-avx512f"], "mtriple": TRIPLE})
-    assert target_vectors(target) == (256, True)
+    assert (traits(target).vector_bits, traits(target).fuses_multiply_add) == (256, True)
 
 
 def test_other_architectures_are_not_limited():
     target = parse_target({"kind": "llvm", "mcpu": "cortex-a72", "mtriple": "aarch64-linux-gnu"})
-    assert limit_vectors(MACHINE, *target_vectors(target)) is MACHINE
+    assert limit_vectors(MACHINE, traits(target).vector_bits, traits(target).fuses_multiply_add) is MACHINE
 
 
 @pytest.mark.parametrize(

@@ -25,14 +25,14 @@ _MATRIX_AXES = 2
 
 @dataclass(frozen=True)
 class ChainStage:
-    """One product of a chain with the element-wise steps behind it."""
+    """One product of a chain with the element-wise steps after it."""
 
     block: str
     """Name of the block that reduces."""
     result: str
-    """Name of the block that writes what the next stage reads; `block` where nothing is behind it."""
+    """Name of the block that writes the next stage's input; `block` if no step follows it."""
     inlined: tuple[str, ...]
-    """Steps between the two, and copies of the data, which are computed where they are read."""
+    """Steps between the two, and copies of the data, which are computed at their readers."""
     prepared: tuple[str, ...]
     """The padded data."""
     rows: tuple[int, ...]
@@ -82,7 +82,7 @@ class Chain:
     def types(self) -> tuple[str, str, str]:
         """Data types of data, weight and sums of the last product."""
         last = self.stages[-1].contraction
-        assert last is not None  # which `read_chain` has seen to
+        assert last is not None  # `read_chain` ensures it
         return last.types
 
 

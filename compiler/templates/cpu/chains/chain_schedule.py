@@ -18,7 +18,7 @@ _LAST = -1
 def apply_chain(sch: Schedule, chain: Chain, template: ChainTemplate) -> None:
     """Schedules `main` of `sch` as the template says. The loop over blocks runs in parallel.
 
-    Padded data of the first stage is stored before; that of a later stage is stored block by block, like the
+    Padded data of the first stage is stored before, and of a later stage block by block, like the
     results that it surrounds.
     """
     for stage in chain.stages:

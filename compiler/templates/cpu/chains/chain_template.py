@@ -1,4 +1,4 @@
-"""Templates of chains: how many rows are computed together, and the conditions on where they stay.
+"""Templates of chains: how many rows are computed together, and when they stay in cache.
 
 Bolt keeps the first result in registers or in shared memory (section 3.1.1, threadblock residence). On a CPU
 an element of it is spread over a vector from memory in any case, so that the counterparts are the first and
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ....hardware import Hardware
-from ..instructions import Instruction
+from ....instruction_sets import Instruction
 from ..prediction import busy_cycles
 from .chain import Chain
 
@@ -46,7 +46,7 @@ class ChainTemplate:
 def rows_read(chain: Chain, block: int) -> list[int]:
     """Lines of each stage's result that `block` lines of the last one take, with the borders that overlap.
 
-    One line for each row where the rows have one axis.
+    One line for each row if the rows have one axis.
     """
     found = [block]
     for stage in reversed(chain.stages[1:]):
@@ -71,7 +71,7 @@ def chain_templates(
 ) -> list[ChainTemplate]:
     """Templates whose results stay within half of the second cache, the most promising first.
 
-    Empty where the columns are no whole vectors, where the device has no instruction for the data types, or
+    Empty if the columns are no whole vectors, if the device has no instruction for the data types, or
     where a single row does not fit.
     """
     caches = (hardware.l1_bytes, hardware.l2_bytes) if hardware is not None else ASSUMED_CACHES

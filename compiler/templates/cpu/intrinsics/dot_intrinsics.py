@@ -15,17 +15,9 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx import PrimFunc
 from tvm.tirx.script.builder import ir as T
 
+from ....instruction_sets import Instruction
 from ....tvm_compat import IMPORT_LLVM
-from ..instructions import Instruction
-
-_LLVM = {
-    ("float32", 16, 1): ("<16 x float>", "<16 x float>", "llvm.fma.v16f32"),
-    ("float32", 8, 1): ("<8 x float>", "<8 x float>", "llvm.fma.v8f32"),
-    ("float32", 16, 2): ("<16 x float>", "<32 x bfloat>", "llvm.x86.avx512bf16.dpbf16ps.512"),
-    ("int32", 16, 4): ("<16 x i32>", "<64 x i8>", "llvm.x86.avx512.vpdpbusd.512"),
-    ("int32", 8, 4): ("<8 x i32>", "<32 x i8>", "llvm.x86.avx512.vpdpbusd.256"),
-}
-"""Types and intrinsic by data type and lanes of the accumulators, and elements that each takes at once."""
+from ....types import data_type
 
 
 def dot_name(instruction: Instruction) -> str:
@@ -35,13 +27,15 @@ def dot_name(instruction: Instruction) -> str:
 
 def accumulators_and_operands(instruction: Instruction) -> tuple[str, str, str]:
     """LLVM's types of accumulators and operands, and its intrinsic."""
-    return _LLVM[instruction.accumulator, instruction.lanes, instruction.step]
+    sums, operand = data_type(instruction.accumulator).llvm, data_type(instruction.weight).llvm
+    elements = instruction.lanes * instruction.step
+    return f"<{instruction.lanes} x {sums}>", f"<{elements} x {operand}>", instruction.llvm
 
 
 def pointer_to(buffer: tirx.Buffer, access: str, offset: tirx.Expr | int = 0) -> tirx.Expr:
     """Pointer to the element of a buffer at an offset; `access` is made of r and w.
 
-    TVM lowers bfloat16 to 16-bit integers, but would call those that a pointer points to float32.
+    TVM lowers bfloat16 to 16-bit integers, but would take the target of a pointer for float32.
     """
     pointer = buffer.access_ptr(access, offset=offset)
     if str(buffer.dtype) != "bfloat16":
@@ -99,9 +93,9 @@ def _llvm_ir(instruction: Instruction) -> str:
     """Function of pointers to accumulators, data and weights."""
     lanes = instruction.lanes
     sums, operand, intrinsic = accumulators_and_operands(instruction)
-    # vpdpbusd takes unsigned data. Signed data is shifted by 128, and 128 times the weights is subtracted,
+    # vpdpbusd reads unsigned data. Signed data is shifted by 128, and 128 times the weights is subtracted,
     # which all rows of a register tile share.
-    signed = instruction.types == ("int8", "int8", "int32")
+    signed = instruction.shifts
     word = "%shifted" if signed else "%word"
     correction = f"""
   %all = bitcast <{lanes} x i32> splat (i32 -2139062144) to {operand}

@@ -8,8 +8,8 @@ from functools import cache
 
 from tvm.s_tir import TensorIntrin
 
+from ....instruction_sets import INSTRUCTION
 from ....tvm_compat import load_tensor_intrinsics, tensor_core_way
-from ..instructions import INSTRUCTION
 from .dot_intrinsics import dot_description, dot_implementation
 from .tile_intrinsics import PARTS, tile_intrinsic
 

@@ -1,7 +1,7 @@
 """Tensor intrinsics of AMX: tile registers of up to 16 rows of 64 bytes.
 
 Buffers of TIR stand for tile registers, as they do for the fragments of tensor cores: nothing is stored in
-them, and an offset within one says which tile is meant. Tiles 0 to 3 hold accumulators, 4 and 5 data, 6 and 7
+them, and an offset within one selects the tile. Tiles 0 to 3 hold accumulators, 4 and 5 data, 6 and 7
 weights. Data may have fewer than 16 rows or 64 bytes a row.
 """
 
@@ -15,8 +15,8 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx import PrimFunc
 from tvm.tirx.script.builder import ir as T
 
+from ....instruction_sets import Instruction
 from ....tvm_compat import IMPORT_LLVM
-from ..instructions import Instruction
 from .dot_intrinsics import pointer_to
 
 COLUMNS = 16
@@ -28,13 +28,6 @@ DATA, WEIGHTS = 4, 6
 MOST_ACROSS = 2
 """Tiles of data, or of weights, at most: their product of accumulators takes the other four registers."""
 
-MULTIPLY = {
-    "amx_bf16": "llvm.x86.tdpbf16ps",
-    "amx_u8s8": "llvm.x86.tdpbusd",
-    "amx_s8s8": "llvm.x86.tdpbssd",
-}
-"""LLVM's intrinsic by name of the instruction."""
-
 PARTS = ("zero", "load_data", "load_weight", "multiply", "store", "store_local")
 """Parts of a product of tiles; an epilogue reads what `store_local` stores."""
 
@@ -45,7 +38,7 @@ def tile_name(
     """Name of an intrinsic in traces.
 
     `rows` of data and accumulators, `words` of 4 bytes along the reduction, `stride` between rows of data.
-    Rows of data overlap where a row is a part of several pixels of so many `channels`; 0 where it is of one.
+    Rows of data overlap where a row is a part of several pixels of so many `channels`; 0 for a part of one.
     """
     return f"foretune.{instruction.name}.{part}.{rows}x{words}s{stride}" + (f"c{channels}" * bool(channels))
 
@@ -67,7 +60,7 @@ def tile_intrinsic(
 
 
 def _zero(ins: Instruction, rows: int, words: int, stride: int, native: bool) -> PrimFunc:
-    """Accumulators to zero; the first tile of a product also sees to it that the tiles are configured."""
+    """Accumulators to zero; the first tile of a product also configures the tiles."""
     with IRBuilder() as builder, T.prim_func(s_tir=True):
         T.func_name("main")
         c = _strided("C", rows, COLUMNS, ins.accumulator, "local")
@@ -149,7 +142,7 @@ def _multiply(ins: Instruction, rows: int, words: int, stride: int, native: bool
                 weights = WEIGHTS + tirx.floordiv(b.elem_offset, words * COLUMNS * ins.step)
                 numbers = _index(c, rows, COLUMNS), DATA + _index(a, rows, width), weights
                 tiles = [tirx.Cast("uint8", number) for number in numbers]
-                T.evaluate(tirx.call_llvm_intrin("int32", MULTIPLY[ins.name], *tiles))
+                T.evaluate(tirx.call_llvm_intrin("int32", ins.llvm, *tiles))
             else:
                 with T.grid(rows, COLUMNS, width) as (i, j, k), T.sblock("update"):
                     row, column = T.axis.spatial(rows, i), T.axis.spatial(COLUMNS, j)
@@ -216,8 +209,8 @@ def configure_function(rows: int, words: int) -> str:
 def configure_ir(rows: int, words: int) -> str:
     """Function that configures all tiles if its argument is 0 and they are configured otherwise.
 
-    Configuring takes about as long as six products of tiles and waits for all that is under way, which is
-    most of the time where a reduction is short; storing the configuration to compare it takes a tenth. No
+    Configuring takes about as long as six products of tiles and waits for instructions under way, which is
+    most of the time if a reduction is short; storing the configuration to compare it takes a tenth. No
     note of ours can replace the comparison: other libraries of the process configure tiles, too.
 
     Linux allows a process the use of tiles when it asks for it, which is done once (arch_prctl with

@@ -14,13 +14,13 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T
 
+from ....instruction_sets import Instruction
 from ....tvm_compat import IMPORT_LLVM, as_task_module
-from ..instructions import Instruction
+from ....types import data_type
 from ..intrinsics.dot_intrinsics import accumulators_and_operands
 from ..intrinsics.tile_intrinsics import (
     DATA,
     MOST_ACROSS,
-    MULTIPLY,
     WEIGHTS,
     configure_function,
     configure_ir,
@@ -36,7 +36,7 @@ _TILE_ROWS = (2, 8, 16)
 
 @dataclass(frozen=True)
 class RegisterTile:
-    """Sums that stay in registers: what a sample program computes again and again."""
+    """Sums that stay in registers: a sample program computes them again and again."""
 
     instruction: Instruction
     rows: int
@@ -54,12 +54,14 @@ class RegisterTile:
     @property
     def data_bytes(self) -> int:
         """Bytes of data that a step reads."""
-        return self.row_tiles * self.rows * (LINE if self.instruction.tiles else 4)
+        return self.row_tiles * self.rows * (LINE if self.instruction.tiles else self.instruction.word_bytes)
 
     @property
     def weight_bytes(self) -> int:
         """Bytes of weights that a step reads."""
-        return self.vectors * (_TILE_BYTES if self.instruction.tiles else 4 * self.instruction.lanes)
+        return self.vectors * (
+            _TILE_BYTES if self.instruction.tiles else self.instruction.word_bytes * self.instruction.lanes
+        )
 
 
 def sample_tiles(instruction: Instruction) -> list[RegisterTile]:
@@ -136,11 +138,12 @@ class _Body:
 def _vectors(tile: RegisterTile) -> _Body:
     """The word of each row is spread over a vector, and multiplied with each vector of weights."""
     sums, operand, intrinsic = accumulators_and_operands(tile.instruction)
-    lanes, fused = tile.instruction.lanes, tile.instruction.step == 1
-    word, spread = ("float", f"<{lanes} x float>") if fused else ("i32", f"<{lanes} x i32>")
+    lanes, fused, word_bytes = tile.instruction.lanes, tile.instruction.step == 1, tile.instruction.word_bytes
+    word = data_type(tile.instruction.data).llvm if fused else f"i{8 * word_bytes}"
+    spread, sum_bytes = f"<{lanes} x {word}>", lanes * data_type(tile.instruction.accumulator).bytes
     each = [(row, vector) for row in range(tile.rows) for vector in range(tile.vectors)]
     lines = [f"%s{r}_{v} = phi {sums} [ zeroinitializer, %tile ], [ %t{r}_{v}, %step ]" for r, v in each]
-    lines += [f"%bk = mul i64 %k, {tile.weight_bytes}", "%ak = mul i64 %k, 4"]
+    lines += [f"%bk = mul i64 %k, {tile.weight_bytes}", f"%ak = mul i64 %k, {word_bytes}"]
     for v in range(tile.vectors):
         at = v * tile.weight_bytes // tile.vectors
         lines += [f"%bi{v} = add i64 %bk, {at}", f"%bp{v} = getelementptr i8, ptr %b, i64 %bi{v}"]
@@ -161,7 +164,7 @@ def _vectors(tile: RegisterTile) -> _Body:
             lines.append(f"%t{r}_{v} = call {sums} @{intrinsic}({order})")
     stored = []
     for number, (r, v) in enumerate(each):
-        stored += [f"%cp{r}_{v} = getelementptr i8, ptr %c, i64 {number * 4 * lanes}"]
+        stored += [f"%cp{r}_{v} = getelementptr i8, ptr %c, i64 {number * sum_bytes}"]
         stored += [f"store {sums} %t{r}_{v}, ptr %cp{r}_{v}, align 1"]
     return _Body(
         f"declare {sums} @{intrinsic}({sums}, {operand}, {operand})", "", _text(lines), _text(stored)
@@ -170,7 +173,7 @@ def _vectors(tile: RegisterTile) -> _Body:
 
 def _tiles(tile: RegisterTile) -> _Body:
     """Loads of data and weights, products, and stores of the sums."""
-    multiply = MULTIPLY[tile.instruction.name]
+    multiply = tile.instruction.llvm
     declared = configure_ir(tile.rows, 16) + "\n".join(
         [
             f"declare void @{multiply}(i8, i8, i8)",

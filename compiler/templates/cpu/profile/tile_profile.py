@@ -20,8 +20,8 @@ from tvm.target import Target
 
 from ....hardware import Hardware
 from ....host.cache_folder import cache_folder
+from ....instruction_sets import Instruction
 from ....tvm_compat import target_to_json
-from ..instructions import Instruction
 from .sample_kernels import RegisterTile, sample_tiles
 
 PROFILE_VERSION = 2
@@ -54,9 +54,9 @@ class TileProfile:
         return all(tile.name in self.costs for tile in sample_tiles(instruction))
 
     def cost(self, tile: RegisterTile) -> TileCost:
-        """Cost of a register tile, linear in its rows between those that were measured.
+        """Cost of a register tile, linear in its rows between measured ones.
 
-        Raises KeyError where nothing of its width was measured.
+        Raises KeyError if nothing of its width was measured.
         """
         rows: dict[int, TileCost] = {}
         for other in sample_tiles(tile.instruction):

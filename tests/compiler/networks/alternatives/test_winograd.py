@@ -15,12 +15,12 @@ from foretune.compiler.networks.alternatives.alternatives import Alternative, ca
 from foretune.compiler.networks.alternatives.winograd import LARGEST_ROUNDING, gain, rounding
 from foretune.compiler.networks.alternatives.winograd_function import tile_counts
 from foretune.compiler.networks.loading import Network
-from foretune.compiler.networks.low_precision.stored_type import NARROW, WIDE
 from foretune.compiler.networks.lowering.lowering import LoweringError
 from foretune.compiler.operators.convolutions.conv2d import Conv2d
 from foretune.compiler.operators.convolutions.winograd import F2, F4
-from foretune.compiler.templates.cpu.instructions import MissingInstructionError
+from foretune.compiler.targets import MissingInstructionError
 from foretune.compiler.tvm_compat import parse_target
+from foretune.compiler.types import WIDE
 from foretune.dataset.generation.config import GenerateConfig, GenerateConfigError
 from foretune.inference.deploy.compile import compile_network
 from hypothesis import HealthCheck, given, settings
@@ -159,8 +159,8 @@ def test_bfloat16_has_small_tiles_where_no_tile_registers_are_faster() -> None:
 def test_rounding_to_bfloat16_leaves_no_large_tiles() -> None:
     """Storing an output in bfloat16 rounds by 2^-9 of it at most."""
     weight = np.random.default_rng(0).standard_normal((3, 3, 64, 64)).astype(np.float32)
-    small, large = (rounding(weight, transforms, NARROW) for transforms in (F2, F4))
-    assert 2.0**-9 < small < LARGEST_ROUNDING[NARROW] < large
+    small, large = (rounding(weight, transforms, "bfloat16") for transforms in (F2, F4))
+    assert 2.0**-9 < small < LARGEST_ROUNDING["bfloat16"] < large
 
 
 def test_channels_first_are_refused() -> None:

@@ -9,8 +9,8 @@ import tvm
 from foretune.compiler.networks import Lowering, extract_tasks, load_network, to_relax
 from foretune.compiler.networks.low_precision.stored_type import array_use, stored_narrow
 from foretune.compiler.networks.lowering.lowering import LoweringError
+from foretune.compiler.targets import MissingInstructionError
 from foretune.compiler.templates.cpu.contraction import read_contraction
-from foretune.compiler.templates.cpu.instructions import MissingInstructionError
 from foretune.compiler.tvm_compat import argument_buffers, as_task_module, parse_target
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.deploy.outputs import compare_narrow_outputs, narrow_differences
@@ -37,7 +37,7 @@ def test_a_product_reads_and_stores_bfloat16_and_sums_in_float32() -> None:
     mod = Product(8, 32, 16, epilogue="relu").module()
     use = array_use(mod["main"])
     assert use is not None and use.multiplies and not use.moves and use.operands == {0, 1}
-    changed = as_task_module(stored_narrow(mod["main"], [0, 1, 3]))
+    changed = as_task_module(stored_narrow(mod["main"], [0, 1, 3], "bfloat16"))
     assert types(changed) == ["bfloat16", "bfloat16", "float32", "bfloat16"]
     contraction = read_contraction(changed)
     assert contraction is not None and contraction.types == ("bfloat16", "bfloat16", "float32")
@@ -45,7 +45,7 @@ def test_a_product_reads_and_stores_bfloat16_and_sums_in_float32() -> None:
 
 def test_a_sum_is_rounded_when_it_is_complete() -> None:
     mod = Product(8, 32, 16).module()
-    changed = as_task_module(stored_narrow(mod["main"], [0, 1, 2]))
+    changed = as_task_module(stored_narrow(mod["main"], [0, 1, 2], "bfloat16"))
     contraction = read_contraction(changed)
     assert contraction is not None and contraction.types[2] == "float32" and contraction.epilogue == "T_cast"
 
@@ -54,7 +54,7 @@ def test_a_padded_image_stays_bfloat16() -> None:
     mod = Convolution(6, 8, 16, kernel=3, padding=1).module()
     use = array_use(mod["main"])
     assert use is not None and use.operands == {0, 1}
-    text = stored_narrow(mod["main"], [0, 1, 2]).script()
+    text = stored_narrow(mod["main"], [0, 1, 2], "bfloat16").script()
     (line,) = [line for line in text.splitlines() if "pad_temp[" in line and "if_then_else" in line]
     assert "Cast" not in line and "T.bfloat16(0" in line
 
@@ -64,7 +64,7 @@ def test_what_is_moved_keeps_its_bits() -> None:
     func = te.create_prim_func([data, topi.reshape(topi.transpose(data), (6, 2))])
     use = array_use(func)
     assert use is not None and use.moves and not use.multiplies and not use.operands
-    assert "Cast" not in stored_narrow(func, [0, 1]).script()
+    assert "Cast" not in stored_narrow(func, [0, 1], "bfloat16").script()
 
 
 def test_squares_are_no_product() -> None:
@@ -108,5 +108,5 @@ def test_a_target_without_bfloat16_is_one_clear_error() -> None:
     target = parse_target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 1})
     with pytest.raises(MissingInstructionError, match=r"target=x86-64-v3.*bfloat16.*avx512bf16"):
         to_relax(network, target, NARROW)
-    with pytest.raises(LoweringError, match=r"lowering\.dtype=float16: use one of float32, bfloat16, int8"):
-        Lowering(dtype="float16")
+    with pytest.raises(LoweringError, match=r"lowering\.dtype=float8: use one of float32, float16"):
+        Lowering(dtype="float8")

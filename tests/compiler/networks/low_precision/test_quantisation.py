@@ -12,8 +12,8 @@ from foretune.compiler.networks.importing.onnx_import import runtime_outputs
 from foretune.compiler.networks.low_precision.integer_products import FLOAT_PRODUCTS
 from foretune.compiler.networks.low_precision.quantisation import QuantisationError, is_quantised, quantised
 from foretune.compiler.networks.lowering.lowering import LoweringError
+from foretune.compiler.targets import MissingInstructionError
 from foretune.compiler.templates.cpu.contraction import read_contraction
-from foretune.compiler.templates.cpu.instructions import MissingInstructionError
 from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
 

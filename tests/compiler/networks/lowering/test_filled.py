@@ -7,7 +7,7 @@ import pytest
 import torch
 import tvm
 from foretune.compiler.networks import Lowering, extract_tasks, load_network, to_relax
-from foretune.compiler.networks.lowering.filled import ALIGNED, PAIR, filled_channels
+from foretune.compiler.networks.lowering.filled import ALIGNED, filled_channels
 from foretune.compiler.templates.cpu.contraction import read_contraction
 from foretune.compiler.templates.gpu.matching import matched
 from foretune.compiler.templates.gpu.problem import Window
@@ -70,7 +70,7 @@ def test_the_result_is_that_of_the_convolution(
     channels: int, kernel: tuple[int, int], options: dict[str, object], whole: int
 ) -> None:
     mod = convolution(channels, kernel, **options)
-    changed = filled_channels(PAIR)(mod)
+    changed = filled_channels(2)(mod)
     (call,) = [
         binding.value
         for block in changed["main"].body.blocks
@@ -93,7 +93,7 @@ def test_the_result_is_that_of_the_convolution(
     ids=["pairs", "many", "computed", "grouped"],
 )
 def test_other_convolutions_stay_as_they_are(mod: tvm.IRModule) -> None:
-    tvm.ir.assert_structural_equal(filled_channels(PAIR)(mod), mod)
+    tvm.ir.assert_structural_equal(filled_channels(2)(mod), mod)
 
 
 def test_a_first_layer_in_bfloat16_has_whole_pairs() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from foretune.compiler.instruction_sets import INSTRUCTION
 from foretune.compiler.replay import replay, trace_to_json
 from foretune.compiler.templates.cpu.contraction import read_contraction
 from foretune.compiler.templates.cpu.depthwise import (
@@ -15,7 +16,6 @@ from foretune.compiler.templates.cpu.depthwise import (
     depthwise_templates,
     read_depthwise,
 )
-from foretune.compiler.templates.cpu.instructions import INSTRUCTION
 from foretune.compiler.templates.cpu.programs import scheduled_depthwise, template_traces
 from foretune.compiler.tvm_compat import make_tune_context
 from hypothesis import HealthCheck, assume, given, settings

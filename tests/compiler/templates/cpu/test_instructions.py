@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from foretune.compiler.templates.cpu.instructions import (
-    INSTRUCTIONS,
-    MissingInstructionError,
-    require_instructions,
-    target_instructions,
-)
+from foretune.compiler.instruction_sets import INSTRUCTIONS
+from foretune.compiler.targets import MissingInstructionError, require_instructions, target_instructions
 from tvm.target import Target
 
 pytestmark = pytest.mark.cpu
 
 BF16 = ("bfloat16", "bfloat16", "float32")
 U8S8 = ("uint8", "int8", "int32")
+F16 = ("float16", "float16", "float16")
 F32 = ("float32", "float32", "float32")
 
 
@@ -32,6 +29,8 @@ def cpu(mcpu: str, *features: str) -> Target:
         (cpu("x86-64-v4", "+avx512bf16"), BF16, ["avx512_bf16"]),
         (cpu("cooperlake"), BF16, ["avx512_bf16"]),
         (cpu("sapphirerapids"), BF16, ["amx_bf16", "avx512_bf16"]),
+        (cpu("sapphirerapids"), F16, ["avx512_fp16_fma"]),
+        (cpu("haswell"), F16, []),
         (cpu("cascadelake"), U8S8, ["avx512_vnni_u8s8"]),
         (cpu("alderlake"), U8S8, ["avx_vnni_u8s8"]),
         (cpu("sapphirerapids"), U8S8, ["amx_u8s8", "avx512_vnni_u8s8", "avx_vnni_u8s8"]),
@@ -45,8 +44,8 @@ def test_the_target_says_what_it_has(target: Target, types: tuple[str, str, str]
 def test_a_missing_instruction_is_an_error_that_names_targets_with_it() -> None:
     with pytest.raises(MissingInstructionError, match=r"target=x86-64-v3.*bfloat16.*avx512bf16"):
         require_instructions(cpu("x86-64-v3"), *BF16)
-    with pytest.raises(MissingInstructionError, match=r"float16 x float16.*float32 x float32 -> float32"):
-        require_instructions(cpu("sapphirerapids"), "float16", "float16", "float16")
+    with pytest.raises(MissingInstructionError, match=r"float64 x float64.*float32 x float32 -> float32"):
+        require_instructions(cpu("sapphirerapids"), "float64", "float64", "float64")
 
 
 def test_names_are_different() -> None:

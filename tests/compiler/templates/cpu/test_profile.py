@@ -10,15 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
+from foretune.compiler.instruction_sets import INSTRUCTION, INSTRUCTIONS
+from foretune.compiler.targets import target_instructions
 from foretune.compiler.templates.cpu.choice import ranked
 from foretune.compiler.templates.cpu.contraction import read_contraction
-from foretune.compiler.templates.cpu.instructions import INSTRUCTION, INSTRUCTIONS, target_instructions
 from foretune.compiler.templates.cpu.prediction import collision_factor, predicted_s
 from foretune.compiler.templates.cpu.profile.sample_kernels import RegisterTile, sample_module, sample_tiles
 from foretune.compiler.templates.cpu.profile.tile_profile import TileCost, TileProfile, profile_path
 from foretune.compiler.templates.cpu.programs import template_traces
 from foretune.compiler.templates.cpu.template import COLUMNS_FIRST, ROWS_FIRST, Template
 from foretune.compiler.tvm_compat import parse_target
+from foretune.compiler.types import numpy_type
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.hardware.target_hardware import target_hardware
 from foretune.dataset.measure.worker import light_profiler as profiler_module
@@ -63,21 +65,20 @@ def test_samples_compute_their_products(instruction) -> None:
 
     Samples of signed data leave out the correction of vpdpbusd, which positive data does not need.
     """
-    base = "x86-64-v4" if instruction.lanes == 16 else "x86-64-v3"
+    base = "x86-64-v4" if instruction.lanes >= 16 else "x86-64-v3"
     target = Target({"kind": "llvm", "mcpu": base, "mattr": [f"+{f}" for f in instruction.features]})
     require(target)
     tile = RegisterTile(instruction, 4, 2)
     library = tvm.compile(sample_module([tile]), target=target).jit()
-    kinds = {"float32": np.float32, "bfloat16": "bfloat16", "uint8": np.uint8, "int8": np.int8}
     operands = [np.full(16384, value, np.float32) for value in (3, 2)]
     data, weights = (
-        tvm.runtime.tensor(values.astype(kinds[dtype]).view(np.uint8))
+        tvm.runtime.tensor(values.astype(numpy_type(dtype)).view(np.uint8))
         for values, dtype in zip(operands, (instruction.data, instruction.weight), strict=True)
     )
     sums = tvm.runtime.tensor(np.zeros(8192, np.uint8))
-    steps, pitch = 5, 5 * (64 if instruction.tiles else 4)
+    steps, pitch = 5, 5 * (64 if instruction.tiles else instruction.word_bytes)
     library[tile.name](data, weights, sums, pitch, steps, 2)
-    found = sums.numpy().view(np.float32 if instruction.accumulator == "float32" else np.int32)
+    found = sums.numpy().view(numpy_type(instruction.accumulator))
     each_step = 16 * instruction.step if instruction.tiles else instruction.step
     assert (found[: 4 * instruction.lanes] == 3 * 2 * each_step * steps).all()
 

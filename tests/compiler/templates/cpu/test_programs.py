@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tvm
 from foretune.compiler.codegen.passes import improve_code
+from foretune.compiler.instruction_sets import INSTRUCTION, INSTRUCTIONS, Instruction
 from foretune.compiler.replay import replay, trace_to_json
 from foretune.compiler.templates.cpu.choice import candidates
 from foretune.compiler.templates.cpu.contraction import read_contraction
-from foretune.compiler.templates.cpu.instructions import INSTRUCTION, INSTRUCTIONS, Instruction
 from foretune.compiler.templates.cpu.intrinsics.registry import register_intrinsics
 from foretune.compiler.templates.cpu.programs import scheduled, template_traces
 from foretune.compiler.tvm_compat import make_tune_context, parse_target
@@ -43,7 +43,7 @@ MNEMONICS = {
 
 def target_of(instruction: Instruction) -> Target:
     """Target with the instruction, which this machine need not have."""
-    base = "x86-64-v4" if instruction.lanes == 16 else "x86-64-v3"
+    base = "x86-64-v4" if instruction.lanes >= 16 else "x86-64-v3"
     features = [f"+{feature}" for feature in instruction.features]
     return Target({"kind": "llvm", "mcpu": base, "mattr": features, "num-cores": 2})
 

@@ -9,13 +9,14 @@ import pytest
 import torch
 import tvm
 from foretune.compiler.codegen.compilation import compile_module, entries
+from foretune.compiler.instruction_sets import INSTRUCTION
 from foretune.compiler.networks import Lowering, find_alternatives, load_network, to_relax
 from foretune.compiler.networks.alternatives import winograd
 from foretune.compiler.networks.alternatives.winograd_function import placed_weight
 from foretune.compiler.operators.convolutions.conv2d_winograd import WinogradConv2d
 from foretune.compiler.operators.convolutions.winograd import TRANSFORMS, transform_weight
 from foretune.compiler.replay import replay, trace_to_json
-from foretune.compiler.templates.cpu.instructions import INSTRUCTION, target_instructions
+from foretune.compiler.targets import target_instructions
 from foretune.compiler.templates.cpu.programs import scheduled_winograd, template_traces
 from foretune.compiler.templates.cpu.winograd import Winograd, cycles, read_winograd, winograd_templates
 from foretune.compiler.tvm_compat import as_task_module, make_tune_context, parse_target

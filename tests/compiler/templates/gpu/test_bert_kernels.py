@@ -5,22 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from foretune.compiler.instruction_sets import GPUS, Gpu
 from foretune.compiler.templates.gpu.attention import Attention
 from foretune.compiler.templates.gpu.compilation import Compiled, Kernel, compiled
 from foretune.compiler.templates.gpu.launches import WORKSPACE
 from foretune.compiler.templates.gpu.problem import GpuTemplateError, Product
 from foretune.compiler.templates.gpu.profiler import profile
 from foretune.compiler.templates.gpu.rows import NormedProduct, Rows
-from foretune.compiler.templates.gpu.tiling import (
-    GPUS,
-    LAUNCH,
-    PROLOGUE,
-    Gpu,
-    Tiling,
-    candidates,
-    cycles,
-    ranked,
-)
+from foretune.compiler.templates.gpu.tiling import LAUNCH, PROLOGUE, Tiling, candidates, cycles, ranked
 from support.bert_problems import BERT, HEADS
 from support.needs_triton import needs_triton
 

@@ -14,18 +14,20 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from foretune.compiler.instruction_sets import GPUS, Gpu
+from foretune.compiler.targets import traits
+from foretune.compiler.templates.gpu.attention import BackToBack
 from foretune.compiler.templates.gpu.compilation import Compiled, Kernel, compiled
 from foretune.compiler.templates.gpu.problem import (
     ACTIVATIONS,
     DTYPES,
-    BackToBack,
     GpuTemplateError,
     Problem,
     Product,
     Window,
 )
 from foretune.compiler.templates.gpu.profiler import profile
-from foretune.compiler.templates.gpu.tiling import GPUS, Gpu, Tiling, candidates, cycles, gpu_of, ranked
+from foretune.compiler.templates.gpu.tiling import Tiling, candidates, cycles, ranked
 from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
 from hypothesis import given
@@ -218,7 +220,7 @@ def test_templates_compute_what_pytorch_does_on_a_gpu(name: str) -> None:
 
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    gpu = gpu_of(parse_target("cuda"))
+    gpu = traits(parse_target("cuda")).gpu
     if gpu is None:
         pytest.skip("its GPU has no templates")
     problem = ON_GPU[name]
@@ -251,7 +253,7 @@ def test_a_network_launches_templates_on_a_gpu(name: str, expected: int) -> None
     if not tvm.cuda(0).exist:
         pytest.skip("no CUDA device")
     target = parse_target("cuda")
-    gpu = gpu_of(target)
+    gpu = traits(target).gpu
     if gpu is None:
         pytest.skip("its GPU has no templates")
     network, mod, _ = lowered(name, target)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import tvm
+from foretune.compiler.instruction_sets import GPUS
 from foretune.compiler.networks import Lowering
+from foretune.compiler.targets import MissingInstructionError, traits
 from foretune.compiler.task import Task
-from foretune.compiler.templates.cpu.instructions import MissingInstructionError
 from foretune.compiler.templates.gpu.epilogue import REFERENCES
 from foretune.compiler.templates.gpu.matching import Match, matched
 from foretune.compiler.templates.gpu.problem import ACTIVATIONS, Product, Window
-from foretune.compiler.templates.gpu.tiling import GPUS, gpu_of
 from foretune.compiler.tvm_compat import parse_target
 from support.gpu_networks import lowered
 from tvm import te, tirx, topi
@@ -108,7 +108,7 @@ def test_a_bound_on_a_scaled_sum_is_no_activation() -> None:
 def test_rules_of_a_target(arch: str, rules: int | None) -> None:
     """Instructions that sm_90 has alone do not run on a later GPU."""
     target = parse_target({"kind": "cuda", "arch": arch, "max_threads_per_block": 1024})
-    assert gpu_of(target) == (None if rules is None else GPUS[rules])
+    assert traits(target).gpu == (None if rules is None else GPUS[rules])
     lowering = Lowering(dtype="bfloat16")
     if rules is None:
         with pytest.raises(
@@ -117,7 +117,7 @@ def test_rules_of_a_target(arch: str, rules: int | None) -> None:
             lowering.check_for(target)
     else:
         lowering.check_for(target)
-    assert gpu_of(parse_target("llvm")) is None
+    assert traits(parse_target("llvm")).gpu is None
 
 
 def padded(value: float) -> tvm.IRModule:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from foretune.compiler.instruction_sets import INSTRUCTION
 from foretune.compiler.templates.cpu.chains.chain import Chain, ChainStage, read_chain
 from foretune.compiler.templates.cpu.chains.chain_template import (
     chain_templates,
@@ -12,7 +13,6 @@ from foretune.compiler.templates.cpu.chains.chain_template import (
     resident_bytes,
     rows_read,
 )
-from foretune.compiler.templates.cpu.instructions import INSTRUCTION
 from foretune.dataset.hardware import Hardware
 
 from tests.support.contractions import Convolution, Product
