@@ -15,7 +15,11 @@ from torch._decomp import decomposition_table
 from torch.export import ExportedProgram, default_decompositions
 from tvm import relax
 
+from .arithmetic import ARITHMETIC
 from .fold_constants import independent
+from .indexing import INDEXING
+from .pooling import POOLING, WITH_POSITIONS
+from .resizing import RESIZING
 
 _ATEN = torch.ops.aten
 
@@ -34,6 +38,8 @@ def decomposed(program: ExportedProgram, known: Collection[str]) -> tuple[Export
     known: folding evaluates it.
     """
     table: dict[Any, Callable[..., Any]] = {**default_decompositions(), **OWN}
+    if _uses_positions(program):
+        table.update(WITH_POSITIONS)
     for _ in range(MOST_ROUNDS):
         program = program.run_decompositions(table)
         missing = _missing(program, known)
@@ -42,6 +48,15 @@ def decomposed(program: ExportedProgram, known: Collection[str]) -> tuple[Export
             break
         table.update(further)
     return program, sorted(_name(op) for op in missing)
+
+
+def _uses_positions(program: ExportedProgram) -> bool:
+    """Whether a network uses the positions of a pooling's maxima."""
+    core = program.run_decompositions({})
+    return any(
+        node.target in WITH_POSITIONS and any(user.args[1] == 1 for user in node.users)
+        for node in core.graph.nodes
+    )
 
 
 def _missing(program: ExportedProgram, known: Collection[str]) -> list[Any]:
@@ -272,6 +287,10 @@ def _by_factors(resize: Any) -> Callable[..., Any]:
 
 
 OWN: Mapping[Any, Callable[..., Any]] = {
+    **ARITHMETIC,
+    **INDEXING,
+    **POOLING,
+    **RESIZING,
     _ATEN.add.Scalar: _add,
     _ATEN.add.Tensor: _add,
     _ATEN.sub.Scalar: _sub,
@@ -311,7 +330,30 @@ def _nearest(node: fx.Node, importer: Any) -> relax.Var:
     return importer.block_builder.emit(resized)
 
 
+def _scatter(reduction: str) -> Callable[[fx.Node, Any], relax.Var]:
+    def convert(node: fx.Node, importer: Any) -> relax.Var:
+        x, axis, index, source = importer.retrieve_args(node)[:4]
+        return importer.block_builder.emit(
+            relax.op.scatter_elements(x, index, source, axis=axis, reduction=reduction)
+        )
+
+    return convert
+
+
+_REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+def _scatter_reduce(node: fx.Node, importer: Any) -> relax.Var:
+    kept = node.args[5] if len(node.args) > 5 else node.kwargs.get("include_self", True)
+    reduction = _REDUCTIONS.get(str(node.args[4]))
+    if reduction is None or not kept:
+        raise ValueError(f"reduce={node.args[4]!r}, include_self={kept}: not supported")
+    return _scatter(reduction)(node, importer)
+
+
 CONVERTERS: Mapping[str, Callable[[fx.Node, Any], relax.Var]] = {
+    "scatter_add.default": _scatter("add"),
+    "scatter_reduce.two": _scatter_reduce,
     "amax.default": _extremum(relax.op.max),
     "amin.default": _extremum(relax.op.min),
     "upsample_nearest2d.vec": _nearest,
