@@ -110,16 +110,8 @@ def _var_mean(
     degrees = count - (1 if correction is None else correction)
     mean = x.mean(chosen, keepdim=True)
     gap = x - mean
-    variance = (
-        (gap * gap).sum(chosen, keepdim) / degrees
-        if degrees > 0
-        else torch.full_like(
-            mean
-            if keepdim
-            else mean.reshape([e for a, e in enumerate(x.shape) if a not in {c % x.dim() for c in chosen}]),
-            math.nan,
-        )
-    )
+    squares = (gap * gap).sum(chosen, keepdim)
+    variance = squares / degrees if degrees > 0 else torch.full_like(squares, math.nan)
     return variance, mean if keepdim else x.mean(chosen)
 
 

@@ -1,8 +1,8 @@
 """Indexing of exported programs in terms of flat positions, which TVM's importer converts correctly.
 
-TVM's importer reads outside of the tensor for negative indices, does not broadcast index tensors as PyTorch does, and
-refuses masks, sliced axes and broadcast values in assignments. Here several index tensors become one position in the
-flattened indexed axes.
+TVM's importer reads outside of the tensor for negative indices, does not broadcast index tensors as PyTorch
+does, and refuses masks, sliced axes and broadcast values in assignments. Here several index tensors become
+one position in the flattened indexed axes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """LSTM, GRU and RNN of ONNX in simpler operators, since TVM's importer has none of them.
 
-The product of all steps with the input weights is one node, so a search tunes one task for it. Each step then adds
-the product of the state before it. The equations are those of ONNX's operator definitions.
+The product of all steps with the input weights is one node, so a search tunes one task for it. Each step then
+adds the product of the previous state. The equations follow ONNX's operator definitions.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def expand(node: Any, shape: Sequence[int], dtype: np.dtype[Any], helper: Any) -
 
     Args:
         node: an ONNX node of a type in CELLS.
-        shape: shape of its first input, (steps, batch, features), or (batch, steps, features) with `layout=1`.
+        shape: shape of its first input, (steps, batch, features); with `layout=1` (batch, steps, features).
         dtype: data type of the layer.
         helper: the module `onnx.helper`.
 
@@ -130,7 +130,7 @@ class _Expansion:
         self._outputs(series, ends)
 
     def _direction(self, x: str, number: int, backwards: bool) -> tuple[list[str], list[str]]:
-        """Hidden state after each step in the order of the input, each (batch, hidden), and the last states."""
+        """Hidden states in the order of the input, each (batch, hidden), and the last states."""
         g, gates = self.graph, self.cell.gates * self.hidden
         weight = self._of_direction(self.inputs[1], number, [gates, self.features])
         recurrent = g(

@@ -1,4 +1,4 @@
-"""Pooling that TVM's importer lacks or gets wrong: divisors, positions of maxima, partial windows of volumes."""
+"""Pooling that TVM's importer lacks or gets wrong: divisors of its own, and positions of maxima."""
 
 from __future__ import annotations
 

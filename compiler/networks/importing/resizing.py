@@ -1,8 +1,8 @@
 """Resizing that TVM's importer lacks or gets wrong: products with constant matrices, or a choice of rows.
 
-Linear and cubic resizing work axis by axis. Row i of the matrix of an axis holds the weights of output i. The matrices are
-written as operators on constants, which folding evaluates. Coordinates and filters follow PyTorch's documentation of
-`interpolate`: without aligned corners, output i lies at (i + 0.5) * extent / new - 0.5.
+Linear and cubic resizing work axis by axis. Row i of the matrix of an axis holds the weights of output i. The
+matrices are operators on constants, which folding evaluates. Coordinates and filters are PyTorch's: without
+aligned corners, output i lies at (i + 0.5) * extent / new - 0.5.
 """
 
 from __future__ import annotations
