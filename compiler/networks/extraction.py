@@ -17,7 +17,7 @@ from tvm.target import Target
 from ...errors import UserError
 from ..described_task import described_task
 from ..task import Task
-from ..tvm_compat import as_task_module, workload_hash
+from ..tvm_compat import as_task_module, has_blocks, workload_hash
 from ..types import INTEGERS
 from .importing import onnx_import, torch_import
 from .loading import Network, first_line
@@ -84,14 +84,15 @@ def to_relax(
 def extract_tasks(relax_mod: tvm.IRModule, target: Target, network_name: str) -> list[Task]:
     """The distinct tasks of a module from `to_relax`, in the order of their first calls.
 
-    Plain reshapes are left out: the compiler turns unscheduled ones into views, which cost nothing.
+    Plain reshapes are left out: the compiler turns unscheduled ones into views, which cost nothing. So are
+    functions without blocks, such as TVM's scatter, which no schedule can change.
     """
     first_calls = _first_calls(relax_mod)
     order = list(first_calls)
     tasks = []
     for extracted in ms.relax_integration.extract_tasks(relax_mod, target):  # in no fixed order
         mod = extracted.dispatched[0]
-        if has_reshape_pattern(mod["main"]):
+        if not _is_task(mod["main"]):
             continue
         name, source = first_calls[workload_hash(mod)], f"network:{network_name}"
         tasks.append(described_task(mod, name, int(extracted.weight), source))
@@ -101,7 +102,12 @@ def extract_tasks(relax_mod: tvm.IRModule, target: Target, network_name: str) ->
 def task_names(relax_mod: tvm.IRModule) -> dict[str, str]:
     """Name of each task of `extract_tasks` by workload hash, in its order."""
     calls = _first_calls(relax_mod).items()
-    return {workload: name for workload, name in calls if not has_reshape_pattern(relax_mod[name])}
+    return {workload: name for workload, name in calls if _is_task(relax_mod[name])}
+
+
+def _is_task(func: tvm.tirx.PrimFunc) -> bool:
+    """Whether a search can schedule a function and gains anything by it."""
+    return has_blocks(func) and not has_reshape_pattern(func)
 
 
 def _first_calls(mod: tvm.IRModule) -> dict[str, str]:

@@ -132,6 +132,13 @@ def with_layout_free(func: PrimFunc, indices: Sequence[int]) -> PrimFunc:
     return func.with_attr(LAYOUT_FREE, list(indices)) if indices else func.without_attr(LAYOUT_FREE)
 
 
+def has_blocks(func: PrimFunc) -> bool:
+    """Whether a function has blocks to schedule. TVM's scatter, sort and cumulative sum are plain loops."""
+    found: list[SBlock] = []
+    tvm_ffi.structural_walk(func.body, (SBlock, found.append))
+    return len(found) > 1 or any(block.iter_vars for block in found)  # one alone is the root
+
+
 def chooses_layout(mod: tvm.IRModule) -> bool:
     """Whether a scheduled module starts with a layout change of weights."""
     found: list[SBlock] = []

@@ -25,6 +25,7 @@ from ...compiler.templates.gpu.function import kernel_modules
 from ...compiler.tvm_compat import (
     CUDA_PASSES,
     as_task_module,
+    has_blocks,
     load_tensor_intrinsics,
     target_cores,
     workload_hash,
@@ -212,8 +213,17 @@ def how_to_run(library: Path, target: Target) -> list[str]:
 
 def with_packed_weights(scheduled_mod: tvm.IRModule) -> tvm.IRModule:
     """The module with constants in the layouts that schedules chose, instead of repacked in each run."""
-    passes = [relax.transform.SplitLayoutRewritePreproc(), relax.transform.FoldConstant()]
-    return tvm.transform.Sequential(passes)(scheduled_mod)
+    # The pass fails on functions without blocks, which it has nothing to do for.
+    loose = {
+        var: func
+        for var, func in scheduled_mod.functions_items()
+        if isinstance(func, tvm.tirx.PrimFunc) and not has_blocks(func)
+    }
+    kept = {var: func for var, func in scheduled_mod.functions_items() if var not in loose}
+    split = relax.transform.SplitLayoutRewritePreproc()(tvm.IRModule(kept, attrs=scheduled_mod.attrs))
+    for var, func in loose.items():
+        split[var] = func
+    return relax.transform.FoldConstant()(split)
 
 
 def build_context(target: Target) -> tvm.transform.PassContext:

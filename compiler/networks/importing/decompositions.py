@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import fx
@@ -15,7 +15,12 @@ from torch._decomp import decomposition_table
 from torch.export import ExportedProgram, default_decompositions
 from tvm import relax
 
+from .arithmetic import ARITHMETIC
 from .fold_constants import independent
+from .indexing import INDEXING
+from .pooling import POOLING, WITH_POSITIONS
+from .resizing import RESIZING
+from .transposed_convolution import transposed_convolution
 
 _ATEN = torch.ops.aten
 
@@ -34,6 +39,8 @@ def decomposed(program: ExportedProgram, known: Collection[str]) -> tuple[Export
     known: folding evaluates it.
     """
     table: dict[Any, Callable[..., Any]] = {**default_decompositions(), **OWN}
+    if _uses_positions(program):
+        table.update(WITH_POSITIONS)
     for _ in range(MOST_ROUNDS):
         program = program.run_decompositions(table)
         missing = _missing(program, known)
@@ -42,6 +49,15 @@ def decomposed(program: ExportedProgram, known: Collection[str]) -> tuple[Export
             break
         table.update(further)
     return program, sorted(_name(op) for op in missing)
+
+
+def _uses_positions(program: ExportedProgram) -> bool:
+    """Whether a network uses the positions of a pooling's maxima."""
+    core = program.run_decompositions({})
+    return any(
+        node.target in WITH_POSITIONS and any(user.args[1] == 1 for user in node.users)
+        for node in core.graph.nodes
+    )
 
 
 def _missing(program: ExportedProgram, known: Collection[str]) -> list[Any]:
@@ -105,135 +121,6 @@ def _im2col(
     return torch.stack(shifted, -3).flatten(-4, -3).flatten(-2)
 
 
-def _transposed_convolution(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    transposed: bool,
-    output_padding: list[int],
-    groups: int,
-) -> torch.Tensor:
-    """A transposed convolution as convolutions at the resolution of its input, x (batch, channels, h, w).
-
-    Output q = s * j + r along an axis of stride s sums x[j - m] * weight[r + s * m] over m. TVM's own
-    operator multiplies s * s - 1 zeros next to each input.
-    """
-    if not transposed or len(stride) != 2 or groups != 1 or max(dilation) > 1:
-        return NotImplemented
-    kernel = weight.shape[2:]
-    sizes = [
-        (x.shape[2 + axis] - 1) * stride[axis] - 2 * padding[axis] + kernel[axis] + output_padding[axis]
-        for axis in range(2)
-    ]
-    top, left = padding
-    if tuple(x.shape[2:]) == (1, 1):
-        every = _transposed_conv_of_one_pixel(x, weight)
-    elif stride[0] == 1 or stride[1] != stride[0]:
-        return NotImplemented
-    elif _apart(x, weight, stride[0], padding, sizes):
-        every, top, left = _places_apart(x, weight, stride[0], padding, sizes), 0, 0
-    else:
-        every = _places_as_channels(x, weight, stride[0])
-    if every.shape[2] < top + sizes[0] or every.shape[3] < left + sizes[1]:
-        return NotImplemented  # output_padding reaches beyond the kernel
-    found = every[:, :, top : top + sizes[0], left : left + sizes[1]]
-    return found if bias is None else found + bias.reshape(-1, 1, 1)
-
-
-def _transposed_conv_of_one_pixel(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """The window of one pixel, a product of matrices."""
-    inner, outer, *kernel = weight.shape
-    window = x.flatten(1) @ weight.permute(0, 2, 3, 1).reshape(inner, -1)
-    return window.reshape(-1, *kernel, outer).permute(0, 3, 1, 2)
-
-
-def _places_as_channels(x: torch.Tensor, weight: torch.Tensor, s: int) -> torch.Tensor:
-    """All outputs: the s * s places r of the two axes are channels of one convolution.
-
-    A pixel shuffle brings them to their places.
-    """
-    inner, outer, *kernel = weight.shape
-    taps = [-(-size // s) for size in kernel]
-    whole = torch.nn.functional.pad(weight, (0, s * taps[1] - kernel[1], 0, s * taps[0] - kernel[0]))
-    places = whole.reshape(inner, outer, taps[0], s, taps[1], s).flip(2, 4)
-    channels = places.permute(1, 3, 5, 0, 2, 4).reshape(outer * s * s, inner, *taps)
-    return torch.nn.functional.pixel_shuffle(torch.conv2d(x, channels, padding=[tap - 1 for tap in taps]), s)
-
-
-LEAST_APART = 16
-"""Channels of a place that fill a vector on their own."""
-
-
-def _apart(x: torch.Tensor, weight: torch.Tensor, s: int, padding: list[int], sizes: list[int]) -> bool:
-    """Whether places that are convolutions of their own save a tenth of the products.
-
-    Together they compute outputs that the padding leaves out, and products with taps that some of them lack.
-    """
-    kernel = weight.shape[2:]
-    if weight.shape[1] < LEAST_APART or any(size % s for size in sizes) or min(kernel) < s:
-        return False
-    taps = [-(-size // s) for size in kernel]
-    together = math.prod((x.shape[2 + axis] + taps[axis] - 1) * s * taps[axis] for axis in range(2))
-    alone = math.prod(size // s * extent for size, extent in zip(sizes, kernel, strict=True))
-    return 1.1 * alone <= together
-
-
-def _places_apart(
-    x: torch.Tensor, weight: torch.Tensor, s: int, padding: list[int], sizes: list[int]
-) -> torch.Tensor:
-    """The outputs that the padding leaves: each place is a convolution of its own without padding.
-
-    Channels go last before the places are interleaved, as the convolutions around have them.
-    """
-    counts = [size // s for size in sizes]
-    places = [_places(weight.shape[2 + axis], s, padding[axis]) for axis in range(2)]
-    before = [max(0, *(-place.first for place in along)) for along in places]
-    after = [
-        max(0, *(place.begin + counts[axis] - x.shape[2 + axis] for place in along))
-        for axis, along in enumerate(places)
-    ]
-    around = torch.nn.functional.pad(x, (before[1], after[1], before[0], after[0]))
-    lines = []
-    for row in places[0]:
-        top = before[0] + row.first
-        line = []
-        for column in places[1]:
-            left = before[1] + column.first
-            window = around[
-                :, :, top : top + counts[0] + row.taps - 1, left : left + counts[1] + column.taps - 1
-            ]
-            taps = weight[:, :, row.place :: s, column.place :: s].flip(2, 3).permute(1, 0, 2, 3)
-            line.append(torch.conv2d(window, taps).permute(0, 2, 3, 1))
-        lines.append(torch.stack(line, 3))
-    return torch.stack(lines, 2).reshape(x.shape[0], *sizes, weight.shape[1]).permute(0, 3, 1, 2)
-
-
-class _Place(NamedTuple):
-    """Outputs q = s * j + place of one axis, from the first one that the padding leaves."""
-
-    place: int
-    begin: int
-    """j of the first output."""
-    taps: int
-
-    @property
-    def first(self) -> int:
-        """First input that the first output reads."""
-        return self.begin - self.taps + 1
-
-
-def _places(extent: int, s: int, padding: int) -> list[_Place]:
-    """Places of one axis of the kernel, in the order of the outputs."""
-    found = []
-    for number in range(padding, padding + s):
-        place = number % s
-        found.append(_Place(place, number // s, -(-(extent - place) // s)))
-    return found
-
-
 def _pow(x: torch.Tensor, exponent: float) -> torch.Tensor:
     """A power as multiplications: TVM calls the C library for each element, which no vector unit runs.
 
@@ -272,12 +159,16 @@ def _resize_by_factors(resize: Any) -> Callable[..., Any]:
 
 
 OWN: Mapping[Any, Callable[..., Any]] = {
+    **ARITHMETIC,
+    **INDEXING,
+    **POOLING,
+    **RESIZING,
     _ATEN.add.Scalar: _add,
     _ATEN.add.Tensor: _add,
     _ATEN.sub.Scalar: _sub,
     _ATEN.sub.Tensor: _sub,
     _ATEN.adaptive_max_pool2d.default: _adaptive_max_pool2d,
-    _ATEN.convolution.default: _transposed_convolution,
+    _ATEN.convolution.default: transposed_convolution,
     _ATEN.im2col.default: _im2col,
     _ATEN.pow.Tensor_Scalar: _pow,
     _ATEN.unfold.default: _unfold,
@@ -311,7 +202,30 @@ def _nearest(node: fx.Node, importer: Any) -> relax.Var:
     return importer.block_builder.emit(resized)
 
 
+def _scatter(reduction: str) -> Callable[[fx.Node, Any], relax.Var]:
+    def convert(node: fx.Node, importer: Any) -> relax.Var:
+        x, axis, index, source = importer.retrieve_args(node)[:4]
+        return importer.block_builder.emit(
+            relax.op.scatter_elements(x, index, source, axis=axis, reduction=reduction)
+        )
+
+    return convert
+
+
+_REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+def _scatter_reduce(node: fx.Node, importer: Any) -> relax.Var:
+    kept = node.args[5] if len(node.args) > 5 else node.kwargs.get("include_self", True)
+    reduction = _REDUCTIONS.get(str(node.args[4]))
+    if reduction is None or not kept:
+        raise ValueError(f"reduce={node.args[4]!r}, include_self={kept}: not supported")
+    return _scatter(reduction)(node, importer)
+
+
 CONVERTERS: Mapping[str, Callable[[fx.Node, Any], relax.Var]] = {
+    "scatter_add.default": _scatter("add"),
+    "scatter_reduce.two": _scatter_reduce,
     "amax.default": _extremum(relax.op.max),
     "amin.default": _extremum(relax.op.min),
     "upsample_nearest2d.vec": _nearest,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ....errors import UserError
 from ..known import require_extra
+from .onnx_graph import graph_inputs, load, prepared
 
 if TYPE_CHECKING:
     import tvm
@@ -20,32 +20,12 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 
-class BadOnnxError(UserError, ValueError):
-    """The file is not a readable ONNX model."""
-
-
-def _load(path: Path) -> Any:
-    onnx = require_extra("onnx", "onnx", f"network={path}")
-    try:
-        return onnx.load(path)
-    except Exception as error:  # protobuf and onnx raise several types
-        raise BadOnnxError(
-            f"network={path}: no readable ONNX model ({error}); export it again, data files beside it"
-        ) from error
-
-
-def _graph_inputs(model: Any) -> list[Any]:
-    """Graph inputs without the initializers, which older files list among them."""
-    weights = {initializer.name for initializer in model.graph.initializer}
-    return [value for value in model.graph.input if value.name not in weights]
-
-
 def input_signature(path: Path) -> list[tuple[str, list[int | None], str]]:
     """Name, shape (None if the extent is dynamic) and numpy dtype of each input."""
-    model = _load(path)
+    model = load(path)
     onnx = require_extra("onnx", "onnx", f"network={path}")
     signature = []
-    for value in _graph_inputs(model):
+    for value in graph_inputs(model):
         tensor = value.type.tensor_type
         shape = [d.dim_value if d.dim_value > 0 else None for d in tensor.shape.dim]
         signature.append((value.name, shape, str(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))))
@@ -54,12 +34,12 @@ def input_signature(path: Path) -> list[tuple[str, list[int | None], str]]:
 
 def operators(path: Path) -> set[str]:
     """Names of the operators of the graph."""
-    return {node.op_type for node in _load(path).graph.node}
+    return {node.op_type for node in load(path).graph.node}
 
 
 def products_of_activations(path: Path) -> list[str]:
     """Names of the nodes that multiply matrices of which neither is a weight."""
-    graph = _load(path).graph
+    graph = load(path).graph
     weights = {initializer.name for initializer in graph.initializer}
     return [
         node.name
@@ -69,23 +49,22 @@ def products_of_activations(path: Path) -> list[str]:
 
 
 def to_relax(path: Path, inputs: Sequence[NDArray[Any]]) -> tvm.IRModule:
-    """Relax module of the graph with the shapes and dtypes of `inputs`, weights bound as constants."""
-    from tvm.relax.frontend.onnx import from_onnx  # imports onnx
+    """Relax module of the graph with the shapes and dtypes of `inputs`, weights bound as constants.
 
-    model = _load(path)
-    names = [value.name for value in _graph_inputs(model)]
-    return from_onnx(
-        model,
-        shape_dict={name: list(array.shape) for name, array in zip(names, inputs, strict=True)},
-        dtype_dict={name: str(array.dtype) for name, array in zip(names, inputs, strict=True)},
-    )
+    Raises BadOnnxError, RecurrentLayerError, and OnnxConversionError with the operator and the node.
+    """
+    from .onnx_converters import imported  # imports TVM
+
+    model = prepared(path, inputs)
+    names = [value.name for value in graph_inputs(model)]
+    return imported(model, dict(zip(names, inputs, strict=True)))
 
 
 def reference_outputs(path: Path, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     """Outputs of ONNX's own evaluator, which is written in numpy and slow."""
     evaluator = require_extra("onnx.reference", "onnx", f"network={path}").ReferenceEvaluator
-    model = _load(path)
-    names = [value.name for value in _graph_inputs(model)]
+    model = load(path)
+    names = [value.name for value in graph_inputs(model)]
     return [
         np.asarray(output) for output in evaluator(model).run(None, dict(zip(names, inputs, strict=True)))
     ]

@@ -21,7 +21,7 @@ from foretune.compiler.networks import (
     task_names,
     to_relax,
 )
-from foretune.compiler.networks.importing.onnx_import import BadOnnxError
+from foretune.compiler.networks.importing.onnx_graph import BadOnnxError
 from foretune.compiler.networks.inputs import BadInputShapeError, example_inputs
 from foretune.compiler.networks.known import ZOO, MissingExtraError, ZooEntry, require_extra
 from foretune.compiler.networks.lowering.fold_batch_norm import fold_batch_norm

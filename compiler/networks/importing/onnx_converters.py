@@ -1,0 +1,80 @@
+"""TVM's ONNX importer with conversions of its own, whose errors name the operator and its node."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tvm
+from numpy.typing import NDArray
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from ....errors import UserError
+
+
+class OnnxConversionError(UserError, ValueError):
+    """TVM's importer does not know an ONNX operator, or cannot convert a node."""
+
+
+Converter = Callable[[relax.BlockBuilder, Sequence[Any], Mapping[str, Any]], relax.Expr]
+"""Builds the expression of a node from its inputs (None for one that is left out) and its attributes."""
+
+
+def imported(model: Any, inputs: Mapping[str, NDArray[Any]]) -> tvm.IRModule:
+    """Relax module of a prepared model (`onnx_graph.prepared`), weights bound as constants.
+
+    Raises OnnxConversionError.
+    """
+    version = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 1)
+    importer = _Importer(
+        {name: list(array.shape) for name, array in inputs.items()},
+        {name: str(array.dtype) for name, array in inputs.items()},
+    )
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+    ):  # TVM prints inputs of a failed node
+        warnings.simplefilter("ignore")
+        return importer.from_onnx(model.graph, version)
+
+
+class _Importer(onnx_frontend.ONNXGraphImporter):
+    """TVM's importer with the conversions of CONVERTERS."""
+
+    def _check_for_unsupported_ops(self, graph: Any) -> None:
+        known = {*onnx_frontend._get_convert_map(), *CONVERTERS, "If", "Constant"}
+        unknown = {node.op_type: node for node in graph.node if node.op_type not in known}
+        if unknown:
+            names = ", ".join(f"{name} (node {_label(node)})" for name, node in sorted(unknown.items()))
+            raise OnnxConversionError(
+                f"ONNX operators that cannot be lowered: {names}; compute them by other operators"
+            )
+
+    def _convert_operator(
+        self, op_name: str, inputs: Sequence[Any], attrs: Mapping[str, Any], opset: int
+    ) -> relax.Expr:
+        try:
+            if op_name in CONVERTERS:
+                return self.bb.normalize(CONVERTERS[op_name](self.bb, inputs, attrs))
+            return super()._convert_operator(op_name, inputs, attrs, opset)
+        except UserError:
+            raise
+        except Exception as error:  # converters raise many types
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            node = attrs["tvm_custom"]["name"]
+            raise OnnxConversionError(
+                f"ONNX operator {op_name} (node {node}) cannot be lowered: "
+                f"{lines[0] if lines else type(error).__name__}; compute it by other operators"
+            ) from error
+
+
+def _label(node: Any) -> str:
+    return node.name or (node.output[0] if node.output else "without a name")
+
+
+CONVERTERS: Mapping[str, Converter] = {}
+"""Conversions of operators that the importer lacks or gets wrong."""

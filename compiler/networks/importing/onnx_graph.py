@@ -1,0 +1,250 @@
+"""ONNX graphs in the form that TVM's importer converts: fixed shapes, folded constants, simple operators.
+
+The steps, in this order:
+
+1. inputs get the shapes of the example inputs, and inputs with a given value become constants;
+2. operators that ONNX defines by others, and TVM lacks or gets wrong, are replaced by their definition;
+3. ONNX Runtime evaluates what depends on no input (its constant folding, without its fusions), so that shape
+   arithmetic and axes become constants, and conditions of `If` are decided;
+4. recurrent layers are expanded (`onnx_recurrent`).
+
+ONNX Runtime's folding took 0.3 to 3 s for each of five files of public packages and onnxslim 4 to 9 s on the
+same busy machine; onnxsim crashed on all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....errors import UserError
+from ..known import require_extra
+from . import onnx_recurrent
+
+_LOG = logging.getLogger(__name__)
+
+LARGEST_BYTES = 1_900_000_000
+"""Largest model that is folded: protobuf holds 2 GB at most."""
+
+LEAST_OPSET = 13
+"""Operators are expanded in terms of this version, from which on axes of Slice and Split are inputs."""
+
+
+class BadOnnxError(UserError, ValueError):
+    """The file is not a readable ONNX model, or contradicts the given inputs."""
+
+
+def load(path: Path) -> Any:
+    """Model of a file with its external data; raises BadOnnxError, MissingExtraError.
+
+    ONNX refuses external data outside of the file's folder.
+    """
+    onnx = require_extra("onnx", "onnx", f"network={path}")
+    try:
+        model = onnx.load(path)
+    except Exception as error:  # protobuf and onnx raise several types
+        reason = " ".join(str(error).split())
+        raise BadOnnxError(
+            f"network={path}: not a readable ONNX model ({reason[:300]}); export it again, and keep its data "
+            "files in its folder"
+        ) from error
+    names = [value.name for value in model.graph.output]
+    if len(set(names)) < len(names):
+        raise BadOnnxError(f"network={path}: two outputs have the name {_repeated(names)}; export it again")
+    if not model.graph.node and not names:
+        raise BadOnnxError(f"network={path}: the graph has no operators and no outputs; export it again")
+    return model
+
+
+def _repeated(names: Sequence[str]) -> str:
+    return next(name for name in names if names.count(name) > 1)
+
+
+def graph_inputs(model: Any) -> list[Any]:
+    """Inputs of the graph without initializers, which older files list as inputs, too."""
+    weights = {initializer.name for initializer in model.graph.initializer}
+    return [value for value in model.graph.input if value.name not in weights]
+
+
+def prepared(
+    path: Path, inputs: Sequence[NDArray[Any]], values: Mapping[str, NDArray[Any]] | None = None
+) -> Any:
+    """Simplified model of a file for inputs of these shapes and dtypes.
+
+    Args:
+        inputs: example inputs in the order of the graph's inputs without `values`.
+        values: inputs that become constants, by name.
+
+    Raises BadOnnxError if the inputs contradict the file, RecurrentLayerError, MissingExtraError.
+    """
+    model = load(path)
+    bind_values(model, values or {})
+    fix_shapes(model, inputs, path)
+    return simplified(model)
+
+
+def bind_values(model: Any, values: Mapping[str, NDArray[Any]]) -> None:
+    """Turn inputs into constants, in place."""
+    onnx = require_extra("onnx", "onnx", "network")
+    for name, value in values.items():
+        kept = [one for one in model.graph.input if one.name != name]
+        del model.graph.input[:]
+        model.graph.input.extend(kept)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(value), name))
+
+
+def fix_shapes(model: Any, inputs: Sequence[NDArray[Any]], path: Path) -> None:
+    """Give the graph's inputs the shapes of arrays, in place, and drop shapes that depend on them."""
+    for value, array in zip(graph_inputs(model), inputs, strict=True):
+        tensor = value.type.tensor_type
+        declared = [axis.dim_value if axis.dim_value > 0 else None for axis in tensor.shape.dim]
+        fits = not tensor.HasField("shape") or (
+            len(declared) == array.ndim
+            and all(known in (None, given) for known, given in zip(declared, array.shape, strict=True))
+        )
+        if not fits:
+            shown = [extent if extent is not None else "any" for extent in declared]
+            raise BadOnnxError(
+                f"network={path}: input {value.name} has shape {shown} in the file, and inputs= gives "
+                f"{list(array.shape)}; correct inputs="
+            )
+        tensor.ClearField("shape")
+        tensor.shape.SetInParent()
+        for extent in array.shape:
+            tensor.shape.dim.add().dim_value = extent
+    del model.graph.value_info[:]
+    for output in model.graph.output:
+        if output.type.HasField("tensor_type"):
+            output.type.tensor_type.ClearField("shape")
+
+
+def simplified(model: Any) -> Any:
+    """The model after steps 2 to 4 of this module; its inputs have fixed shapes."""
+    onnx = require_extra("onnx", "onnx", "network")
+    model = _recent(model, onnx)
+    model = _inlined(model, onnx)
+    model = folded(model)
+    if any(node.op_type in onnx_recurrent.CELLS for node in model.graph.node):
+        model = folded(_with_expanded_layers(model, onnx))
+    return model
+
+
+def _part(name: str) -> Any:
+    """A module of the package onnx, which does not import all of them itself."""
+    return require_extra(f"onnx.{name}", "onnx", "network")
+
+
+def _recent(model: Any, onnx: Any) -> Any:
+    """The model in opset LEAST_OPSET or later, if ONNX's converter can do it."""
+    version = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 1)
+    if version >= LEAST_OPSET:
+        return model
+    try:
+        return _part("version_converter").convert_version(model, LEAST_OPSET)
+    except Exception as error:  # the converter lacks adapters
+        _LOG.debug("opset %d stays: %s", version, error)
+        return model
+
+
+def _inlined(model: Any, onnx: Any) -> Any:
+    """The model without its own functions, and without operators whose definition replaces them."""
+    chosen = [("", name) for name in sorted({n.op_type for n in model.graph.node if _replaced(n)})]
+    if model.functions:
+        model = _part("inliner").inline_local_functions(model)
+    if not chosen:
+        return model
+    try:
+        return _part("inliner").inline_selected_functions(model, chosen, inline_schema_functions=True)
+    except Exception as error:  # a definition that lacks the model's opset
+        _LOG.debug("definitions of %s are not inlined: %s", chosen, error)
+        return model
+
+
+def _replaced(node: Any) -> bool:
+    """Whether TVM lacks the operator of a node or gets it wrong, and ONNX defines it by others."""
+    outputs = sum(bool(name) for name in node.output)
+    if node.op_type == "LayerNormalization":
+        return outputs > 1
+    if node.op_type == "BatchNormalization":
+        return any(one.name == "training_mode" and one.i for one in node.attribute)
+    return node.domain in ("", "ai.onnx") and node.op_type in (
+        *("Attention", "CenterCropPad", "DynamicQuantizeLinear", "NegativeLogLikelihoodLoss"),
+        *("RotaryEmbedding", "SoftmaxCrossEntropyLoss", "Selu", "ThresholdedRelu"),
+    )
+
+
+_KEPT_TRANSFORMERS = ("ConstantFolding", "CommonSubexpressionElimination")
+
+
+def folded(model: Any) -> Any:
+    """The model with everything evaluated that depends on no input, by ONNX Runtime.
+
+    A quantised model stays unchanged, since folding would replace its integer weights by float32. So does a
+    model that ONNX Runtime cannot load, for example one with a data type that it has no kernels for.
+    """
+    onnx = require_extra("onnx", "onnx", "network")
+    if any(node.op_type in ("DequantizeLinear", "QuantizeLinear") for node in model.graph.node):
+        return model
+    if model.ByteSize() > LARGEST_BYTES:
+        return model
+    ort = require_extra("onnxruntime", "onnx", "network")
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    with TemporaryDirectory() as folder:
+        found = Path(folder) / "folded.onnx"
+        options.optimized_model_filepath = str(found)
+        try:
+            ort.InferenceSession(
+                model.SerializeToString(),
+                options,
+                providers=["CPUExecutionProvider"],
+                disabled_optimizers=FUSIONS,
+            )
+            return onnx.load(found)
+        except Exception as error:  # ONNX Runtime raises its own types
+            _LOG.debug("ONNX Runtime folds nothing: %s", error)
+            return model
+
+
+FUSIONS = {
+    *("ConvAddFusion", "ConvMulFusion", "ConvBNFusion", "MatMulAddFusion", "MatmulBNFusion", "PadFusion"),
+    *("ReshapeFusion", "GemmSumFusion", "GemmTransposeFusion", "ClipQuantFusion", "ReluQuantFusion"),
+    *("LabelEncoderFusion", "NotWhereFusion", "FuseReluClip", "DivMulFusion", "PreShapeNodeElimination"),
+    *("DoubleQDQPairsRemover", "NoopElimination", "EliminateDropout", "ShapeInputMerge"),
+}
+"""Optimisers of ONNX Runtime's basic level that change operators: tasks stay those of the file."""
+
+
+def _with_expanded_layers(model: Any, onnx: Any) -> Any:
+    model = _part("shape_inference").infer_shapes(model)
+    types = {value.name: value.type.tensor_type for value in [*model.graph.input, *model.graph.value_info]}
+    for weight in model.graph.initializer:
+        types[weight.name] = onnx.helper.make_tensor_type_proto(weight.data_type, weight.dims).tensor_type
+    nodes: list[Any] = []
+    for node in model.graph.node:
+        if node.op_type not in onnx_recurrent.CELLS:
+            nodes.append(node)
+            continue
+        tensor = types.get(node.input[0])
+        shape = [axis.dim_value for axis in tensor.shape.dim] if tensor is not None else []
+        if tensor is None or len(shape) != 3 or min(shape) < 1:
+            raise onnx_recurrent.RecurrentLayerError(
+                f"ONNX node {node.name or node.output[0]} ({node.op_type}): constant folding leaves the "
+                "shape of its input open; give the network inputs of fixed shapes"
+            )
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        graph = onnx_recurrent.expand(node, shape, dtype, onnx.helper)
+        nodes.extend(graph.nodes)
+        model.graph.initializer.extend(graph.constants)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    del model.graph.value_info[:]
+    return model

@@ -1,0 +1,117 @@
+"""Pooling that TVM's importer lacks or gets wrong: divisors of its own, and positions of maxima."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import torch
+
+_ATEN = torch.ops.aten
+
+
+def _windows(extent: int, size: int, step: int, padding: int, dilation: int, ceiling: bool) -> int:
+    """Number of windows along an axis, as PyTorch counts them."""
+    covered = extent + 2 * padding - dilation * (size - 1) - 1
+    count = (-(-covered // step) if ceiling else covered // step) + 1
+    # The last window begins inside of the input or of its left padding.
+    return count - 1 if ceiling and (count - 1) * step >= extent + padding else count
+
+
+def _each(values: Sequence[int] | int, count: int) -> list[int]:
+    given = [values] if isinstance(values, int) else list(values)
+    return given * count if len(given) == 1 else given
+
+
+def _shifted(
+    x: torch.Tensor,
+    size: Sequence[int],
+    step: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceiling: bool,
+    fill: float,
+) -> tuple[list[torch.Tensor], list[tuple[int, ...]]]:
+    """Elements of each place of the windows, and those places; axes that are pooled come last."""
+    axes = len(size)
+    spatial = x.shape[-axes:]
+    counts = [_windows(*one, ceiling) for one in zip(spatial, size, step, padding, dilation, strict=True)]
+    needed = [
+        (counts[a] - 1) * step[a] + dilation[a] * (size[a] - 1) + 1 - spatial[a] - padding[a]
+        for a in range(axes)
+    ]
+    around = [side for a in reversed(range(axes)) for side in (padding[a], max(0, needed[a]))]
+    padded = torch.nn.functional.pad(x, around, value=fill) if any(around) else x
+    parts, places = [], []
+    for place in product(*(range(one) for one in size)):
+        part = padded
+        for a in range(axes):
+            begin = place[a] * dilation[a]
+            axis = part.dim() - axes + a
+            part = _ATEN.slice.Tensor(part, axis, begin, begin + (counts[a] - 1) * step[a] + 1, step[a])
+        parts.append(part)
+        places.append(place)
+    return parts, places
+
+
+def _avg_pool2d(
+    x: torch.Tensor,
+    size: Sequence[int],
+    step: Sequence[int] = (),
+    padding: Sequence[int] = (0, 0),
+    ceiling: bool = False,
+    count_padding: bool = True,
+    divisor: int | None = None,
+) -> torch.Tensor:
+    """An average with a divisor of its own, which TVM's importer leaves out."""
+    if divisor is None:
+        return NotImplemented
+    sizes = _each(size, 2)
+    parts, _ = _shifted(x, sizes, _each(step or size, 2), _each(padding, 2), [1, 1], ceiling, 0.0)
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total / divisor
+
+
+def _max_pool_with_positions(
+    x: torch.Tensor,
+    size: Sequence[int],
+    step: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceiling: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Maxima and their positions in the flattened image or volume; of equal elements the first."""
+    axes = 2 if len(size) < 3 else 3
+    sizes, pads = _each(size, axes), _each(padding, axes)
+    steps, gaps = _each(step or size, axes), _each(dilation, axes)
+    low = -math.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
+    parts, places = _shifted(x, sizes, steps, pads, gaps, ceiling, low)
+    spatial, counts = x.shape[-axes:], parts[0].shape[-axes:]
+    best: Any = None
+    at: Any = None
+    for part, place in zip(parts, places, strict=True):
+        here: Any = 0
+        for a in range(axes):
+            along = torch.arange(counts[a]) * steps[a] + (place[a] * gaps[a] - pads[a])
+            here = here * spatial[a] + along.reshape([-1 if b == a else 1 for b in range(axes)])
+        here = here.expand(part.shape)
+        if best is None:
+            best, at = part, here
+        else:
+            more = part > best
+            best, at = torch.where(more, part, best), torch.where(more, here, at)
+    return best, at
+
+
+POOLING: Mapping[Any, Callable[..., Any]] = {_ATEN.avg_pool2d.default: _avg_pool2d}
+"""Decompositions of pooling that hold for every network."""
+
+WITH_POSITIONS: Mapping[Any, Callable[..., Any]] = {
+    _ATEN.max_pool2d_with_indices.default: _max_pool_with_positions,
+    _ATEN.max_pool3d_with_indices.default: _max_pool_with_positions,
+}
+"""Decompositions for networks that use the positions of maxima."""
