@@ -24,7 +24,7 @@ from .generation.core_use import CoreUse
 from .generation.crew import plan_crew
 from .generation.device_workers import run_device_workers
 from .generation.earlier_records import EarlierRecords
-from .generation.ending import Ending, give_up_queue
+from .generation.ending import EarlyEnd, give_up_queue
 from .generation.generation import Generation
 from .generation.network_tasks import tasks_of_networks
 from .generation.progress import GenerateProgress, announced
@@ -48,7 +48,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
     """Generate the dataset; may be interrupted and called again. Raises UserError."""
     console = console or Console()
     started = time.monotonic()
-    ending = Ending(started + 60 * config.minutes if config.minutes else math.inf)
+    ending = EarlyEnd(started + 60 * config.minutes if config.minutes else math.inf)
     target = parse_target(config.target)
     database = _check_program_sampling(config, console)
     store = RecordStore(config.dataset)

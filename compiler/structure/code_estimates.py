@@ -7,9 +7,9 @@ from collections import defaultdict
 import numpy as np
 
 from .nest import Nest
+from .parallelism import WARP, block_threads, bound_extent
 from .sketch import Sketch
 from .structure import Floats
-from .threads import WARP, block_threads, bound_extent
 
 REGISTER_BYTES = 4
 

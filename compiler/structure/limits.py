@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from .code_estimates import least_registers, unrolled_statements
 from .copies import has_sound_copies
 from .nest import Nest
+from .parallelism import WARP, block_threads, bound_extent
 from .sketch import Fetch
 from .structure import Floats
-from .threads import WARP, block_threads, bound_extent
 
 MAX_VTHREADS = 8
 """Virtual threads of a block. TVM accepts some programs with more, but each one duplicates the loop body."""

@@ -15,11 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...compiler.structure.limits import shared_bytes
 from ...compiler.structure.nest import Nest
-from ...compiler.structure.parallelism import accumulated_outputs, parallel_iterations
+from ...compiler.structure.parallelism import accumulated_outputs, bound_extent, parallel_iterations
 from ...compiler.structure.read_traces import SketchReader
 from ...compiler.structure.sketch import INLINED, Sketch
 from ...compiler.structure.structure import Floats, TaskStructure
-from ...compiler.structure.threads import bound_extent
 from ..hardware import Hardware
 
 MAX_BANDS = 8  # CUDA's SSSRRSRS has the most bands

@@ -12,7 +12,7 @@ from ..measure import Executor
 from ..measure.executors.pipeline import Pipeline
 
 
-class Ending:
+class EarlyEnd:
     """Whether a run should end: at its deadline, a time of `time.monotonic`, or as soon as `stop` is set."""
 
     def __init__(self, deadline: float = math.inf) -> None:

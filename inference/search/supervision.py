@@ -11,12 +11,12 @@ from ...dataset.measure.worker.process import WorkerLostError
 from ..database.tuning_notes import TaskName
 from ..planners.base import Round
 from ..starts.base import StartSource
+from ..starts.start_queue import StartQueue
 from ..surrogate.memory import SurrogateMemory
 from ..surrogate.shared import SIBLING_PROGRAMS
 from ..workers.base import Searcher
 from ..workers.messages import RoundReply, RoundRequest, SiblingProgram
 from ..workers.searchers import replied
-from .start_queue import StartQueue
 from .task_search import TaskSearch
 
 _DEATHS_ALLOWED = 1

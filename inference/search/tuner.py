@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from ...dataset.measure import Executor
 from ..planners.base import TaskPlanner
 from ..planners.turn_planner import make_planner
 from ..run.profiling import StageClock
-from ..run.result import TaskResult
+from ..run.result import UNTUNED_IS_FASTER, TaskResult
 from ..starts.base import StartSource
 from ..workers.base import Searcher
 from ..workers.messages import RoundReply
@@ -27,7 +28,6 @@ from .measuring import MeasuringThreads
 from .opening import opened_searches
 from .persistence import Ledger
 from .supervision import SearchSupervisor
-from .task_results import task_result
 from .task_search import TaskSearch
 
 
@@ -270,3 +270,49 @@ class NetworkTuner:
 
     def _tell(self, search: TaskSearch) -> None:
         self._hooks.on_progress(search.task.name, self._planner.share_done())
+
+
+def task_result(search: TaskSearch) -> TaskResult:
+    """The result of a task, with the reason where it has no schedule of its own."""
+    task, best_s, known = search.task, search.best_s, search.loop.known
+    reason = search.ending.reason
+    if math.isinf(best_s) and not reason and not search.ending.predicted:
+        reason = (
+            "no candidate ran"
+            if known
+            else "no candidate was found"
+            if search.over
+            else "the limits of the run left no time for it"
+        )
+    elif best_s >= search.untuned_s and math.isfinite(best_s):
+        reason = UNTUNED_IS_FASTER
+    failures = [measurement.outcome.failure for measurement in known if measurement.outcome.failure]
+    return TaskResult(
+        name=task.name,
+        operator=task.operator,
+        workload_hash=task.workload_hash,
+        weight=task.weight,
+        flops=task.flops,
+        untuned_latency_s=search.untuned_s if math.isfinite(search.untuned_s) else None,
+        tuned_latency_s=best_s if best_s < search.untuned_s else None,
+        candidates_scored=search.effort.scored,
+        candidates_measured=len(known),
+        candidates_failed=len(failures),
+        search_s=search.effort.search_s,
+        measure_s=search.effort.measure_s,
+        predicted_scores=[measurement.predicted_score for measurement in known],
+        measured_latencies_s=[measurement.latency_s for measurement in known],
+        reason=reason,
+        from_database=(search.known_s is not None and not known)
+        or (search.ending.predicted and not search.rounds),
+        family=search.family,
+        parent="" if search.parent is None else search.parent.name,
+        parent_hash="" if search.parent is None else search.parent.workload_hash,
+        predicted=search.ending.predicted,
+        candidates_drafted=search.effort.counts.drafted,
+        candidates_tried=search.effort.counts.tried,
+        candidates_rejected=dict(search.effort.counts.rejected),
+        candidates_proposed=search.effort.counts.proposed,
+        failures=dict(Counter(failure.value for failure in failures)),
+        alternative=search.is_alternative,
+    )

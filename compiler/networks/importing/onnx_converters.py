@@ -30,7 +30,7 @@ def imported(model: Any, inputs: Mapping[str, NDArray[Any]]) -> tvm.IRModule:
     Raises OnnxConversionError.
     """
     version = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 1)
-    importer = _Importer(
+    importer = _OnnxImporter(
         {name: list(array.shape) for name, array in inputs.items()},
         {name: str(array.dtype) for name, array in inputs.items()},
     )
@@ -42,7 +42,7 @@ def imported(model: Any, inputs: Mapping[str, NDArray[Any]]) -> tvm.IRModule:
         return importer.from_onnx(model.graph, version)
 
 
-class _Importer(onnx_frontend.ONNXGraphImporter):
+class _OnnxImporter(onnx_frontend.ONNXGraphImporter):
     """TVM's importer with the conversions of CONVERTERS."""
 
     def _check_for_unsupported_ops(self, graph: Any) -> None:

@@ -45,7 +45,7 @@ class Tiling:
         return self.stages * (self.block_m + self.block_n) * self.block_k * _BYTES
 
 
-class Product(Protocol):
+class TiledProduct(Protocol):
     """A product as far as its tilings depend on it; `problem.Problem` says what the members are."""
 
     divisible: ClassVar[bool]
@@ -68,12 +68,12 @@ class Product(Protocol):
     def cycles(self, tiling: Tiling, gpu: Gpu) -> float: ...
 
 
-def candidates(problem: Product, gpu: Gpu) -> Iterator[Tiling]:
+def candidates(problem: TiledProduct, gpu: Gpu) -> Iterator[Tiling]:
     """Tilings of a problem that are worth a look."""
     return problem.tilings(gpu)
 
 
-def ranked(problem: Product, gpu: Gpu) -> list[Tiling]:
+def ranked(problem: TiledProduct, gpu: Gpu) -> list[Tiling]:
     """Candidates, the fastest by the closed form first; of equals, more stages and longer steps first."""
 
     def order(tiling: Tiling) -> tuple[float, int, int]:
@@ -82,12 +82,12 @@ def ranked(problem: Product, gpu: Gpu) -> list[Tiling]:
     return sorted(candidates(problem, gpu), key=order)
 
 
-def cycles(problem: Product, tiling: Tiling, gpu: Gpu) -> float:
+def cycles(problem: TiledProduct, tiling: Tiling, gpu: Gpu) -> float:
     """Estimated cycles of a problem's kernels."""
     return problem.cycles(tiling, gpu)
 
 
-def product_tilings(problem: Product, gpu: Gpu) -> Iterator[Tiling]:
+def product_tilings(problem: TiledProduct, gpu: Gpu) -> Iterator[Tiling]:
     """Tilings of a product by Bolt's guidelines.
 
     Four or eight warps, whose sums fill at most half of the registers. Stages fit into shared memory. A block
@@ -108,7 +108,7 @@ def product_tilings(problem: Product, gpu: Gpu) -> Iterator[Tiling]:
                 yield replace(tiling, parts=parts)
 
 
-def product_cycles(problem: Product, tiling: Tiling, gpu: Gpu) -> float:
+def product_cycles(problem: TiledProduct, tiling: Tiling, gpu: Gpu) -> float:
     """Cycles of a product: waves of blocks, each with its multiply-adds or its loads, whichever take longer.
 
     Loads that fewer stages leave waiting add to the block's time: half of them with two stages. A kernel that
@@ -133,5 +133,5 @@ def row_cycles(rows: int, columns: int, value_bytes: int, gpu: Gpu) -> float:
     return waves * PROLOGUE + read
 
 
-def _blocks(problem: Product, tiling: Tiling) -> int:
+def _blocks(problem: TiledProduct, tiling: Tiling) -> int:
     return math.ceil(problem.rows / tiling.block_m) * math.ceil(problem.columns / tiling.block_n)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timezone
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from ....page import Fact, Facts, Plot, Plots, Table, Text, columns
 from ....wording import MISSING, counted, milliseconds, part_of, significant, verb
 from ...generation.core_use import IDLE
 from .overview import Overview
+from .quantities import (
+    best_text,
+    count_text,
+    day_text,
+    median_text,
+    range_text,
+    record_counts,
+    share_text,
+    target_text,
+    versions,
+)
 
 FEW_RECORDS = 10
 """Number of valid records below which a task says little about the ranking of its programs."""
@@ -44,31 +52,39 @@ def _facts(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[F
     operators = tasks.operator.nunique()
     yield Fact(
         "Tasks",
-        _count(len(tasks)),
-        f"of {counted(operators, 'operator')}, {_count((tasks.valid > 0).sum())} measured",
+        count_text(len(tasks)),
+        f"of {counted(operators, 'operator')}, {count_text((tasks.valid > 0).sum())} measured",
     )
     failed = len(records) - len(valid)
-    yield Fact("Records", _count(len(records)), f"{_count(len(valid))} valid, {_count(failed)} failed")
+    yield Fact(
+        "Records", count_text(len(records)), f"{count_text(len(valid))} valid, {count_text(failed)} failed"
+    )
     if valid.empty:
         return
     measured = tasks[tasks.records > 0]
     per_task = measured.records
-    yield Fact("Records per task", _count(per_task.median()), _range(per_task, _count, "from "))
+    yield Fact("Records per task", count_text(per_task.median()), range_text(per_task, count_text, "from "))
     yield Fact(
         "Measured",
-        _day(records.timestamp.min()),
-        f"until {_day(records.timestamp.max())} (UTC), with TVM {', '.join(_versions(records))}",
+        day_text(records.timestamp.min()),
+        f"until {day_text(records.timestamp.max())} (UTC), with TVM {', '.join(versions(records))}",
     )
     yield Fact(
         "Latency of the best programs",
         milliseconds(measured.best_s[measured.valid > 0].median()),
-        "median over the tasks, " + _range(measured.best_s[measured.valid > 0], milliseconds, "from "),
+        "median over the tasks, " + range_text(measured.best_s[measured.valid > 0], milliseconds, "from "),
     )
     yield Fact(
         "Rate of the best programs",
         f"{significant(measured.gflops.max())} GFLOP/s",
         f"maximum over the tasks; their median is {significant(measured.gflops.median())}",
     )
+    yield from _quality_facts(overview, label_noise)
+
+
+def _quality_facts(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[Fact]:
+    """Noise and losses of the measurement."""
+    records, valid = overview.records, overview.valid
     if valid.spread.notna().any():
         yield Fact(
             "Spread of the repeats",
@@ -84,22 +100,22 @@ def _facts(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[F
         )
     yield Fact(
         "Cut short",
-        _count(records.cut_short.sum()),
+        count_text(records.cut_short.sum()),
         "single runs of programs far slower than the best of their task",
     )
     if probed := records.probe_ratio.notna().sum():
         yield Fact(
             "Disturbed",
-            _count(records.disturbed.sum()),
+            count_text(records.disturbed.sum()),
             f"measured under noise and kept, out of {counted(probed, 'record')} with a noise probe",
         )
     yield Fact(
         "Counted",
-        _count(records.moved_bytes.notna().sum()),
+        count_text(records.moved_bytes.notna().sum()),
         "records whose memory traffic was read from the CPU's performance counters",
     )
     if simulated := int(records.simulated.sum()):
-        yield Fact("Simulated", _count(simulated), "not measured on a device", good=False)
+        yield Fact("Simulated", count_text(simulated), "not measured on a device", good=False)
 
 
 def sections(overview: Overview) -> list[Table]:
@@ -121,7 +137,12 @@ def operators_section(overview: Overview) -> Table:
     for operator, tasks in _largest_first(overview.tasks.groupby("operator")):
         records = overview.records[overview.records.operator == operator]
         rows.append(
-            [operator, _count(len(tasks)), *_record_counts(records), _median(tasks.gflops[tasks.valid > 0])]
+            [
+                operator,
+                count_text(len(tasks)),
+                *record_counts(records),
+                median_text(tasks.gflops[tasks.valid > 0]),
+            ]
         )
     return Table(
         "Operators",
@@ -133,7 +154,7 @@ def operators_section(overview: Overview) -> Table:
 
 def samplers_section(overview: Overview) -> Table:
     rows = [
-        [sampler, *_record_counts(records), _count(records["round"].max() + 1)]
+        [sampler, *record_counts(records), count_text(records["round"].max() + 1)]
         for sampler, records in _largest_first(overview.records.groupby("sampler"))
     ]
     return Table("Samplers", columns("sampler", "records", "valid", "median score", "rounds"), rows)
@@ -147,7 +168,7 @@ def devices_section(overview: Overview) -> Table:
         if hardware:
             cells = [device, hardware.name, str(hardware.cores)]
             cells += [significant(hardware.peak_gflops), significant(hardware.bandwidth_gbs)]
-        rows.append([*cells, _target(target), _count(len(records))])
+        rows.append([*cells, target_text(target), count_text(len(records))])
     heads = ("device", "name", "cores", "peak GFLOP/s", "GB/s", "target", "records")
     return Table("Devices", columns(*heads, text=("name", "target")), rows)
 
@@ -156,10 +177,10 @@ def runs_section(overview: Overview) -> Table:
     stages = sorted({stage for run in overview.runs for stage in run.core_shares if stage != IDLE})
     rows = [
         [
-            _day(run.ended_at),
+            day_text(run.ended_at),
             f"{run.seconds:.0f}",
-            _count(run.measured),
-            _count(run.valid),
+            count_text(run.measured),
+            count_text(run.valid),
             f"{sum(run.cpu_s.values()) / max(1, run.valid):.2f}",
             *(f"{run.core_shares.get(stage, 0.0):.0%}" for stage in (*stages, IDLE)),
             f"{run.device_share:.0%}",
@@ -178,7 +199,7 @@ def runs_section(overview: Overview) -> Table:
 
 def failures_section(overview: Overview) -> Table:
     counts = overview.records.failure.value_counts()
-    rows = [[kind, _count(n), _share(n, len(overview.records))] for kind, n in counts.items()]
+    rows = [[kind, count_text(n), share_text(n, len(overview.records))] for kind, n in counts.items()]
     return Table("Failures", columns("kind", "records", "share"), rows)
 
 
@@ -204,7 +225,7 @@ def distributions_section(overview: Overview) -> Table:
 
 def sources_section(overview: Overview) -> Table:
     rows = [
-        [source, dtype or MISSING, _count(len(tasks))]
+        [source, dtype or MISSING, count_text(len(tasks))]
         for (source, dtype), tasks in _largest_first(overview.tasks.groupby(["source", "dtype"]))
     ]
     heads = columns("source", "data type", "tasks", text=("data type",))
@@ -217,8 +238,10 @@ def networks_section(overview: Overview) -> Table:
     for name, weights in overview.networks.items():
         known = valid.reindex(list(weights), fill_value=0)
         calls = sum(weight for task, weight in weights.items() if known[task] > 0)
-        share = _share(calls, sum(weights.values()))
-        rows.append([name, _count(len(weights)), _count((known > 0).sum()), share, _count(known.sum())])
+        share = share_text(calls, sum(weights.values()))
+        rows.append(
+            [name, count_text(len(weights)), count_text((known > 0).sum()), share, count_text(known.sum())]
+        )
     heads = ("network", "tasks", "measured", "share of calls", "valid records")
     return Table(
         "Networks", columns(*heads), rows, "A task shared by several networks counts for each of them."
@@ -230,8 +253,8 @@ def tasks_section(overview: Overview) -> Table:
     tasks = overview.tasks.reset_index().sort_values(["operator", "name"])
     rows = [
         [
-            *(row["name"], row["workload_hash"], _count(row["records"]), _count(row["valid"])),
-            *(_best(row["best_s"]), _median([row["gflops"]])),
+            *(row["name"], row["workload_hash"], count_text(row["records"]), count_text(row["valid"])),
+            *(best_text(row["best_s"]), median_text([row["gflops"]])),
         ]
         for row in tasks.to_dict("records")
     ]
@@ -327,45 +350,3 @@ def _sampling_limits(samplers: pd.Series) -> Iterator[str]:
 def _largest_first(groups: Any) -> list[tuple[Any, pd.DataFrame]]:
     """Groups sorted by size, largest first."""
     return sorted(groups, key=lambda group: -len(group[1]))
-
-
-def _record_counts(records: pd.DataFrame) -> list[str]:
-    valid = records[records.failure.isna()]
-    return [_count(len(records)), _count(len(valid)), _median(valid.score)]
-
-
-def _count(number: float) -> str:
-    return f"{number:,.0f}"
-
-
-def _median(values: Any) -> str:
-    return significant(float(np.median(values))) if len(values) else MISSING
-
-
-def _best(seconds: float) -> str:
-    return significant(seconds * 1e3) if np.isfinite(seconds) else MISSING
-
-
-def _share(part: float, whole: float) -> str:
-    return f"{significant(100 * part / whole, 2)}%" if whole else MISSING
-
-
-def _range(values: pd.Series, show: Any, prefix: str = "") -> str:
-    return f"{prefix}{show(values.min())} to {show(values.max())}"
-
-
-def _day(timestamp: float) -> str:
-    return datetime.fromtimestamp(timestamp, tz=timezone.utc).strftime("%Y-%m-%d %H:%M")
-
-
-def _versions(records: pd.DataFrame) -> list[str]:
-    return sorted(version or "of unknown version" for version in records.tvm_version.unique())
-
-
-def _target(text: str) -> str:
-    """Short description of a target."""
-    target = json.loads(text)
-    words = [target["kind"], target.get("mcpu") or target.get("arch") or target.get("tag") or ""]
-    if "num-cores" in target:
-        words.append(f"{target['num-cores']} cores")
-    return " ".join(filter(None, words))

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from ....compiler.structure.limits import shared_bytes
 from ....compiler.structure.nest import Nest
-from ....compiler.structure.parallelism import accumulated_outputs, parallel_iterations
-from ....compiler.structure.threads import bound_extent
+from ....compiler.structure.parallelism import accumulated_outputs, bound_extent, parallel_iterations
 from ...reuse.conditions import Operator
 
 Feature: TypeAlias = Callable[[Nest], NDArray[np.floating]]

@@ -12,10 +12,10 @@ from foretune.compiler.replay import RejectedError, replay_or_reject
 from foretune.compiler.spaces.measurable_space import measurable_space
 from foretune.compiler.structure.limits import shared_bytes, within_limits
 from foretune.compiler.structure.nest import Nest
+from foretune.compiler.structure.parallelism import block_threads
 from foretune.compiler.structure.read_spaces import gpu_limits
 from foretune.compiler.structure.row_space import RowSpace
 from foretune.compiler.structure.sources import source_of
-from foretune.compiler.structure.threads import block_threads
 from foretune.compiler.tvm_compat import design_spaces, make_tune_context, parse_target
 from foretune.dataset.features.reading import task_reading
 

@@ -9,12 +9,12 @@ from foretune.compiler.operators import Conv2d, Dense, GroupConv2d
 from foretune.compiler.replay import replay
 from foretune.compiler.structure.limits import GpuLimits, shared_bytes, within_limits
 from foretune.compiler.structure.nest import Nest
+from foretune.compiler.structure.parallelism import bound_extent
 from foretune.compiler.structure.read_sketch import read_sketch
 from foretune.compiler.structure.read_spaces import gpu_limits, read_spaces
 from foretune.compiler.structure.read_structure import read_structure
 from foretune.compiler.structure.read_traces import SketchReader
 from foretune.compiler.structure.structure import Term
-from foretune.compiler.structure.threads import bound_extent
 from foretune.compiler.tvm_compat import as_task_module, make_tune_context, parse_target
 from foretune.dataset.features.draft_vector import DRAFT_DIM, DraftFeaturizer, draft_vectors
 from support.drafts import CPU, matmul, matmul_trace

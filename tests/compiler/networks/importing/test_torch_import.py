@@ -11,8 +11,9 @@ import pytest
 import torch
 import tvm
 from foretune.compiler.networks import NetworkExportError, extract_tasks, load_network, to_relax
-from foretune.compiler.networks.importing.decompositions import LEAST_APART, OWN
+from foretune.compiler.networks.importing.decompositions import OWN
 from foretune.compiler.networks.importing.fold_constants import LIMIT_BYTES, fold_constants
+from foretune.compiler.networks.importing.transposed_convolution import LEAST_APART
 from foretune.compiler.networks.loading import Network
 from foretune.compiler.networks.lowering.buildable import (
     generate_code,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..planners.base import Round
-from ..starts.base import StartSource
-from .alternatives import RESIZED_TEMPLATES
+from ..search.alternatives import RESIZED_TEMPLATES
+from .base import StartSource
 
 _GIVEN = 0.5
 """Share of a round for candidates of start sources, such as templates.
