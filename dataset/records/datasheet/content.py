@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 
 from ....page import Fact, Facts, Plot, Plots, Table, Text, columns
-from ....wording import MISSING, counted, milliseconds, part_of, significant, verb
+from ....wording import MISSING, counted, milliseconds, significant
 from ...generation.core_use import IDLE
+from .limits import limits
 from .overview import Overview
 from .quantities import (
     best_text,
@@ -22,9 +23,6 @@ from .quantities import (
     target_text,
     versions,
 )
-
-FEW_RECORDS = 10
-"""Number of valid records below which a task says little about the ranking of its programs."""
 
 _QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
 
@@ -281,70 +279,6 @@ def method(overview: Overview) -> list[str]:
         "plots, `datasheet.html`."
     )
     return paragraphs
-
-
-def limits(overview: Overview, label_noise: dict[str, Any] | None = None) -> list[str]:
-    """Conclusions that the dataset does not support."""
-    return list(_limits(overview, label_noise))
-
-
-def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[str]:
-    tasks, records, valid = overview.tasks, overview.records, overview.valid
-    if overview.bad_shards:
-        damaged = len(overview.bad_shards)
-        yield f"{counted(damaged, 'damaged shard')} {verb(damaged, 'is', 'are')} not counted here."
-    if simulated := int(records.simulated.sum()):
-        which = f"{counted(simulated, 'record')} {verb(simulated, 'is', 'are')}"
-        yield f"{which} simulated: training leaves out simulated records."
-    if len(overview.hardware) == 1:
-        (hardware,) = overview.hardware.values()
-        yield f"All latencies were measured on one device ({hardware.name}) and say nothing about others."
-    dtypes = sorted(set(tasks.dtype) - {""})
-    if len(dtypes) == 1:
-        yield f"All tasks compute in {dtypes[0]}."
-    if few := int((tasks.valid < FEW_RECORDS).sum()):
-        which = f"{part_of(few, len(tasks), 'task')} {verb(few, 'has', 'have')}"
-        yield f"{which} fewer than {FEW_RECORDS} valid records."
-    yield from _sampling_limits(records["sampler"])
-    if unprobed := int(records.probe_ratio.isna().sum()):
-        which = f"{counted(unprobed, 'record')} {verb(unprobed, 'has', 'have')}"
-        yield f"{which} no noise probe, so disturbances are not marked."
-    if uncounted := int(valid.moved_bytes.isna().sum()):
-        which = f"{part_of(uncounted, len(valid), 'valid record')} {verb(uncounted, 'has', 'have')}"
-        yield (
-            f"{which} no performance counters: memory scores then use the memory traffic counted from the "
-            "lowered program."
-        )
-    if label_noise is None:
-        yield "The label noise, the difference from a measurement on another day, was not measured."
-    elif label_noise.get("content_hash") != overview.content_hash:
-        yield "The label noise was measured on an earlier version of this dataset."
-
-
-NO_SEARCH = {
-    "random": None,
-    "database": (
-        ("comes", "come"),
-        "from a database of programs: the records do not tell whether a search or chance drew them.",
-    ),
-    "import": (("was", "were"), "imported: the records do not tell how their programs were chosen."),
-}
-"""Samplers without a search, with the verb and the rest of the sentence on their records."""
-
-
-def _sampling_limits(samplers: pd.Series) -> Iterator[str]:
-    """Sentences on records whose programs were not drawn by chance, by their samplers."""
-    if searched := int((~samplers.isin(NO_SEARCH)).sum()):
-        which = "Programs" if searched == len(samplers) else f"Programs of {counted(searched, 'record')}"
-        yield f"{which} were not sampled uniformly from their space: a search proposes more fast ones."
-    for sampler, sentence in NO_SEARCH.items():
-        count = int((samplers == sampler).sum())
-        if sentence is not None and count:
-            (one, several), rest = sentence
-            which = f"All records {several}"
-            if count < len(samplers):
-                which = f"{counted(count, 'record')} {verb(count, one, several)}"
-            yield f"{which} {rest}"
 
 
 def _largest_first(groups: Any) -> list[tuple[Any, pd.DataFrame]]:
