@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._decomp import decomposition_table
 
 _ATEN = torch.ops.aten
 _MASKS = {torch.bool, torch.uint8}
@@ -151,6 +152,8 @@ def _embedding_bag(
 
 
 INDEXING: Mapping[Any, Callable[..., Any]] = {
+    # PyTorch's own, by indices: TVM's importer passes the grid in the wrong layout.
+    _ATEN.grid_sampler_2d.default: decomposition_table[_ATEN.grid_sampler_2d.default],
     _ATEN.select.int: _select,
     _ATEN.index.Tensor: _index,
     _ATEN.index_put.default: _index_put,
