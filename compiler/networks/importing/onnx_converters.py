@@ -1,11 +1,11 @@
-"""TVM's ONNX importer with conversions of its own, whose errors name the operator and its node."""
+"""TVM's ONNX importer, with errors that name the operator and its node."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tvm
@@ -18,10 +18,6 @@ from ....errors import UserError
 
 class OnnxConversionError(UserError, ValueError):
     """TVM's importer does not know an ONNX operator, or cannot convert a node."""
-
-
-Converter = Callable[[relax.BlockBuilder, Sequence[Any], Mapping[str, Any]], relax.Expr]
-"""Builds the expression of a node from its inputs (None for one that is left out) and its attributes."""
 
 
 def imported(model: Any, inputs: Mapping[str, NDArray[Any]]) -> tvm.IRModule:
@@ -43,10 +39,10 @@ def imported(model: Any, inputs: Mapping[str, NDArray[Any]]) -> tvm.IRModule:
 
 
 class _OnnxImporter(onnx_frontend.ONNXGraphImporter):
-    """TVM's importer with the conversions of CONVERTERS."""
+    """TVM's importer with errors that name the operator and its node."""
 
     def _check_for_unsupported_ops(self, graph: Any) -> None:
-        known = {*onnx_frontend._get_convert_map(), *CONVERTERS, "If", "Constant"}
+        known = {*onnx_frontend._get_convert_map(), "If", "Constant"}
         unknown = {node.op_type: node for node in graph.node if node.op_type not in known}
         if unknown:
             names = ", ".join(f"{name} (node {_label(node)})" for name, node in sorted(unknown.items()))
@@ -57,9 +53,12 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):
     def _convert_operator(
         self, op_name: str, inputs: Sequence[Any], attrs: Mapping[str, Any], opset: int
     ) -> relax.Expr:
+        if op_name == "BatchNormalization" and attrs.get("training_mode"):
+            raise OnnxConversionError(
+                f"ONNX operator BatchNormalization (node {attrs['tvm_custom']['name']}) is in training mode; "
+                "export the network in evaluation mode"
+            )
         try:
-            if op_name in CONVERTERS:
-                return self.bb.normalize(CONVERTERS[op_name](self.bb, inputs, attrs))
             return super()._convert_operator(op_name, inputs, attrs, opset)
         except UserError:
             raise
@@ -74,7 +73,3 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):
 
 def _label(node: Any) -> str:
     return node.name or (node.output[0] if node.output else "without a name")
-
-
-CONVERTERS: Mapping[str, Converter] = {}
-"""Conversions of operators that the importer lacks or gets wrong."""

@@ -32,6 +32,9 @@ _LOG = logging.getLogger(__name__)
 LARGEST_BYTES = 1_900_000_000
 """Largest model that is folded: protobuf holds 2 GB at most."""
 
+DEFINED_OPSET = 18
+"""Version from which on ONNX defines older operators, such as Selu, by others."""
+
 LEAST_OPSET = 13
 """Operators are expanded in terms of this version, from which on axes of Slice and Split are inputs."""
 
@@ -127,8 +130,8 @@ def fix_shapes(model: Any, inputs: Sequence[NDArray[Any]], path: Path) -> None:
 def simplified(model: Any) -> Any:
     """The model after steps 2 to 4 of this module; its inputs have fixed shapes."""
     onnx = require_extra("onnx", "onnx", "network")
-    model = _recent(model, onnx)
-    model = _inlined(model, onnx)
+    model = _recent(model, LEAST_OPSET)
+    model = _inlined(model)
     model = folded(model)
     if any(node.op_type in onnx_recurrent.CELLS for node in model.graph.node):
         model = folded(_with_expanded_layers(model, onnx))
@@ -140,30 +143,43 @@ def _part(name: str) -> Any:
     return require_extra(f"onnx.{name}", "onnx", "network")
 
 
-def _recent(model: Any, onnx: Any) -> Any:
-    """The model in opset LEAST_OPSET or later, if ONNX's converter can do it."""
+def _recent(model: Any, opset: int) -> Any:
+    """The model in this opset or a later one, if ONNX's converter can do it."""
     version = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 1)
-    if version >= LEAST_OPSET:
+    if version >= opset:
         return model
     try:
-        return _part("version_converter").convert_version(model, LEAST_OPSET)
+        return _part("version_converter").convert_version(model, opset)
     except Exception as error:  # the converter lacks adapters
         _LOG.debug("opset %d stays: %s", version, error)
         return model
 
 
-def _inlined(model: Any, onnx: Any) -> Any:
+def _inlined(model: Any) -> Any:
     """The model without its own functions, and without operators whose definition replaces them."""
     chosen = [("", name) for name in sorted({n.op_type for n in model.graph.node if _replaced(n)})]
     if model.functions:
         model = _part("inliner").inline_local_functions(model)
     if not chosen:
         return model
+    model = _recent(model, DEFINED_OPSET)
+    for node in model.graph.node:
+        if _replaced(node):
+            _spell_out_defaults(node)
     try:
         return _part("inliner").inline_selected_functions(model, chosen, inline_schema_functions=True)
     except Exception as error:  # a definition that lacks the model's opset
         _LOG.debug("definitions of %s are not inlined: %s", chosen, error)
         return model
+
+
+def _spell_out_defaults(node: Any) -> None:
+    """Add the attributes that a node leaves at their defaults, in place: the inliner drops them."""
+    schema = _part("defs").get_schema(node.op_type)
+    given = {one.name for one in node.attribute}
+    for name, attribute in schema.attributes.items():
+        if name not in given and attribute.default_value.name:
+            node.attribute.append(attribute.default_value)
 
 
 def _replaced(node: Any) -> bool:
