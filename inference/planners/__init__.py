@@ -1,1 +1,1 @@
-"""Task planners: which task is searched next, and how much it may measure."""
+"""Task planners: choose the next task to search and the number of programs that it may measure."""

@@ -1,4 +1,4 @@
-"""Planners of a run, as `search.planner` and `search.reuse` ask for them."""
+"""Assembly of a run's planners from `search.planner` and `search.reuse`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ from ..search.config import OneShotConfig
 def reuse_of_run(
     config: OneShotConfig, target: Target, database: TuningDatabase, *, retune: bool = False
 ) -> ReuseMode:
-    """The reuse mode of a run, which makes its planners; `retune` reuses nothing of the database."""
+    """Reuse mode of a run, which makes the planners. With `retune` it reuses nothing from the database."""
     mode: type[ReuseMode] = reuse_mode(config.reuse_in_use)
     return mode(config, target, database, retune=retune)

@@ -1,4 +1,4 @@
-"""Interface of task planners: which task is searched next, how much it may measure, what it begins with."""
+"""Interface of task planners: the next task, its number of programs, and its first candidates."""
 
 from __future__ import annotations
 
@@ -19,60 +19,60 @@ class Round:
     search: TaskSearch
     budget: RoundBudget
     starts: tuple[str, ...] = ()
-    """Traces of candidates that are measured before others, such as a parent's adapted program."""
+    """Traces of candidates to measure before all others, such as an adapted program of a parent."""
     parents: tuple[ReuseParent, ...] = ()
-    """Programs of other tasks that this one reuses, the most promising first."""
+    """Programs of other tasks that this task reuses, the most promising first."""
     follows: Task | None = None
-    """Task that a child follows: that of the first of `parents`, or else the one that it waited for."""
+    """Task that a child follows: the task of the first parent, or else the task that the child waited for."""
     is_child: bool = False
-    """Whether the task reuses others; a later round of a child may name no programs again."""
+    """Whether the task reuses other tasks. A later round of a child may name no programs."""
     to_be_continued: bool = False
-    """Whether the task counts as unfinished after it, however many rounds it had."""
+    """Whether the task stays unfinished after this round, regardless of its number of rounds."""
     like: TaskSearch | None = None
-    """For the first round of an alternative: one with the same loops, whose templates were measured. None for
-    none."""
+    """Alternative with the same loops whose templates were measured, for the first round of an alternative;
+    else None."""
 
 
 class TaskPlanner(ABC):
     """Plans the rounds of all tasks of a run.
 
-    A task of weight 0 is measured but is no part of the network.
+    A task of weight 0 is measured, but it is not part of the network.
     """
 
     @property
     def completes_all(self) -> bool:
-        """Whether a run that comes to its end leaves every task complete, however few rounds it had."""
+        """Whether a finished run leaves every task complete, even a task with few rounds."""
         return False
 
     def surrogate_group(self, task: Task) -> str:
-        """Name of the surrogate that a task shares with others; "" for one of its own."""
+        """Name of the surrogate that the task shares with other tasks; "" for an unshared surrogate."""
         return ""
 
     def further_tasks(self, tasks: Sequence[Task]) -> Sequence[Task]:
-        """Tasks of weight 0 to search beside those of the run; called once, before `begin`."""
+        """Tasks of weight 0 to search in addition to the run's tasks. Called once, before `begin`."""
         return ()
 
     @abstractmethod
     def begin(self, searches: Sequence[TaskSearch]) -> None:
-        """Takes all tasks of the run, whose state it reads from then on."""
+        """Stores all tasks of the run; the planner reads their state from then on."""
 
     def resized_s(self, search: TaskSearch) -> Mapping[float, float]:
-        """Latency in seconds of the same layer at other sizes that earlier runs tuned.
+        """Latency in seconds of the same layer at other sizes, from earlier runs.
 
-        Its keys are distances from these sizes: sums of the powers of two between the extents of the loops.
+        The keys are distances from these sizes: sums of the powers of two between the extents of the loops.
         """
         return {}
 
     @abstractmethod
     def next_round(self, preferred: Sequence[TaskSearch], others: Sequence[TaskSearch]) -> Round | None:
-        """The next round for a searcher; None where it should wait or nothing is left.
+        """Next round for a searcher; None if the searcher should wait or nothing is left.
 
         Args:
-            preferred: tasks that are free, and that this searcher or none knows.
-            others: free tasks that another busy searcher knows: this one would read their design spaces and
-                replay what was measured anew.
+            preferred: free tasks that either this searcher knows or no searcher knows.
+            others: free tasks that another, busy searcher knows. This searcher would have to read their
+                design spaces and replay their measured candidates again.
         """
 
     @abstractmethod
     def share_done(self) -> float:
-        """Share of the planned rounds that is done, in [0, 1]."""
+        """Share of the planned rounds that are done, in [0, 1]."""

@@ -12,15 +12,17 @@ from .turn_planner import TurnPlanner
 
 
 class BudgetedPlanner(TurnPlanner):
-    """Plans rounds until `top_k` programs a task are measured, wherever they went.
+    """Plans rounds until the run has measured `top_k` programs per task on average.
 
-    A task gets a first round before any gets a second one. A search that has nothing more to propose, or
-    whose surrogate expects nothing more, leaves its programs to others. A task of an earlier run that was
-    searched to its end is searched again only with `extra_rounds`.
+    The planner is free to distribute the budget over the tasks. Every task gets a first round before any task
+    gets a second one. If a search has nothing more to propose, or if its surrogate expects no further gain,
+    other tasks get its programs. If an earlier run completed the search of a task, only `extra_rounds`
+    continue it.
 
-    A task that starts from others adds what it measures as a child, and one whose rounds are limited those of
-    its rounds. Programs are kept back for children that wait: their parents are settled once they had their
-    own programs, or once nothing but these is left. A child that had its rounds takes part like any task.
+    A task that starts from other tasks adds the programs that it measures as a child. A task with a limit on
+    its rounds adds the programs of these rounds. The planner reserves programs for waiting children. Their
+    parents are settled after they measured their own programs, or when only the reserved programs are left. A
+    child that had its rounds is treated like any other task.
     """
 
     @property
@@ -32,7 +34,7 @@ class BudgetedPlanner(TurnPlanner):
         """See TurnPlanner."""
         super().begin(searches, precedence)
         self._before = {search: self._searched(search) for search in searches if self._takes_part(search)}
-        """Programs that earlier runs measured of each task that adds to the budget."""
+        """Programs that earlier runs measured for each task that adds to the budget."""
 
     def next_round(self, preferred: Sequence[TaskSearch], others: Sequence[TaskSearch]) -> Round | None:
         """See TaskPlanner."""
@@ -48,10 +50,10 @@ class BudgetedPlanner(TurnPlanner):
 
     @abstractmethod
     def _choose(self, free: Sequence[TaskSearch]) -> Round | None:
-        """The next round of one of these tasks, each of which had a round; None waits for others."""
+        """Next round of one of these tasks; None waits for other tasks. Each of these tasks had a round."""
 
     def _own_share_left(self, search: TaskSearch) -> float:
-        """See TurnPlanner: of the programs that a task adds to the budget."""
+        """See TurnPlanner; the share refers to the programs that the task adds to the budget."""
         stage, own = self._precedence.stage(search), self._programs(search)
         if stage is not Stage.OWN or not own or not self._is_open(search) or self._left_for_turns < 1:
             return 0.0
@@ -63,11 +65,11 @@ class BudgetedPlanner(TurnPlanner):
         return 1 - self._left / self._budget
 
     def _searched(self, search: TaskSearch) -> int:
-        """Programs that an earlier run measured of a task, by its rounds."""
+        """Number of programs that an earlier run measured for a task, computed from its rounds."""
         return min(search.full_rounds, self._config.rounds) * self._config.per_round if search.known_s else 0
 
     def _programs(self, search: TaskSearch) -> int:
-        """Programs that a task adds to the budget; one of an interrupted run adds what is left of its own."""
+        """Programs that a task adds to the budget; after an interrupted run, only its remaining programs."""
         if search not in self._before:
             return 0
         config, before = self._config, self._before[search]
@@ -79,7 +81,7 @@ class BudgetedPlanner(TurnPlanner):
         return spent.programs + int(min(own, rounds * config.per_round))
 
     def _takes_part(self, search: TaskSearch) -> bool:
-        """Whether earlier runs leave something to search, and this one has not come to the end of it."""
+        """Whether earlier runs left something to search, and this run has not completed the search."""
         return not search.over and (not search.complete_before or self._config.extra_rounds > 0)
 
     def _is_open(self, search: TaskSearch) -> bool:
@@ -89,7 +91,7 @@ class BudgetedPlanner(TurnPlanner):
         return self._precedence.stage(search) is Stage.WAITING
 
     def _needs_first(self, search: TaskSearch, left: int) -> bool:
-        """Whether a task's first round of this run, or one as a child, is next."""
+        """Whether the task is due its first round of this run or a round as a child."""
         stage = self._precedence.stage(search)
         if stage is not Stage.OWN:
             return stage is Stage.STARTING
@@ -97,27 +99,27 @@ class BudgetedPlanner(TurnPlanner):
 
     @property
     def _budget(self) -> int:
-        """Programs of the run; a task that turns out to have no use of its parent adds its own to it."""
+        """Programs of the run. If a task turns out not to use its parent, its own programs are added."""
         return sum(map(self._programs, self._before))
 
     @property
     def _left(self) -> int:
-        """Programs of the budget that are neither measured nor about to be."""
+        """Programs of the budget that are neither measured nor planned."""
         measured = sum(len(search.loop.known) for search in self._searches)
         planned = sum(search.flight.budget.measured for search in self._searches if search.busy)
         return self._budget - measured - planned
 
     @property
     def _left_for_turns(self) -> int:
-        """Programs that are left beside those of children to come."""
+        """Programs that are left after the reserve for waiting children."""
         return self._left - sum(map(self._precedence.programs_to_come, self._before))
 
     def _round(self, search: TaskSearch, programs: int | None = None) -> Round:
-        """A round of a task with up to `programs`, by default those of any round."""
+        """A round of a task with up to `programs` programs, by default as many as in any round."""
         return self._round_of(search, max(1, min(programs or self._config.per_round, self._left_for_turns)))
 
     def _stake(self, search: TaskSearch) -> tuple[float, float]:
-        """Seconds of the network's latency that a task counts with, then its operations."""
+        """Seconds of the network's latency that depend on a task, then the task's operations."""
         return min(self._stake_s(search), 1e6), search.operations
 
     def _stake_s(self, search: TaskSearch) -> float:

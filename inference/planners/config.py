@@ -7,6 +7,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PlannerConfig:
-    """Settings of a planner, the fields of conf/search/planner/<name>.yaml; subclasses add theirs."""
+    """Settings of a planner, read from conf/search/planner/<name>.yaml. Subclasses add fields."""
 
     name: str

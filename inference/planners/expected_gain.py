@@ -1,4 +1,4 @@
-"""Expected gain of another round of a task, by what its earlier rounds saved."""
+"""Expected gain of another round of a task, estimated from the savings of earlier rounds."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 FIRST_GAIN = 0.2
-"""Share of the latency that a second round is expected to save, before any task has had one."""
+"""Share of the latency that a second round is expected to save if no task had a second round yet."""
 
 SMALLEST_GAIN = 0.01
-"""Two rounds in a row that save less end a task: it has converged (Fasor section 6)."""
+"""A task has converged if two consecutive rounds save less than this share (Fasor section 6)."""
 
 
 @dataclass(frozen=True)
@@ -19,17 +19,17 @@ class Progress:
 
     weight: int
     latency_s: float
-    """Best so far, inf where nothing ran yet."""
+    """Best latency so far in seconds; inf if no program ran yet."""
     gains: tuple[float, ...]
-    """Share of the latency before it that each round after the first saved."""
+    """Share of the previous latency that each round after the first saved."""
     round_s: float
-    """Seconds that a round of it takes."""
+    """Duration of one round in seconds."""
 
     @property
     def expected_gain(self) -> float:
-        """Share that the next round is expected to save: half of what the last two saved on average.
+        """Share that the next round is expected to save: half of the mean saving of the last two rounds.
 
-        Gains fall round by round; a round without any does not prove that the next has none.
+        Gains shrink from round to round. A round without a gain does not prove that the next round has none.
         """
         if not self.gains:
             return FIRST_GAIN
@@ -38,23 +38,23 @@ class Progress:
 
     @property
     def converged(self) -> bool:
-        """Whether two rounds in a row saved less than `SMALLEST_GAIN`."""
+        """Whether two consecutive rounds saved less than `SMALLEST_GAIN`."""
         return len(self.gains) >= 2 and max(self.gains[-2:]) < SMALLEST_GAIN
 
     @property
     def saving_rate(self) -> float:
-        """Seconds of the network's latency that a second of the next round is expected to save."""
+        """Seconds of the network's latency that one second of the next round is expected to save."""
         return self.weight * self.latency_s * self.expected_gain / max(self.round_s, 1e-9)
 
 
 def most_promising(tasks: Sequence[Progress]) -> int | None:
-    """Index of the task with the highest saving rate, None where all have converged."""
+    """Index of the task with the highest saving rate; None if all tasks have converged."""
     open_tasks = [index for index, task in enumerate(tasks) if not task.converged]
     return max(open_tasks, key=lambda index: tasks[index].saving_rate, default=None)
 
 
 def gain(before_s: float, after_s: float) -> float:
-    """Share of a latency that a round saved; 1 where nothing ran before it."""
+    """Share of a latency that a round saved; 1 if no program ran before the round."""
     if math.isinf(before_s):
         return 0.0 if math.isinf(after_s) else 1.0
     return max(0.0, 1.0 - after_s / before_s)

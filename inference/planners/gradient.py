@@ -13,12 +13,12 @@ from .budget import BudgetedPlanner
 from .config import PlannerConfig
 
 WINDOW = 3
-"""Rounds over which a task's recent saving is averaged, as in MetaSchedule."""
+"""Number of rounds over which the recent saving of a task is averaged, as in MetaSchedule."""
 
 
 @dataclass(frozen=True)
 class GradientConfig(PlannerConfig):
-    """Rule of the gradient; conf/search/planner/gradient.yaml says what each field means."""
+    """Weights of the gradient rule; conf/search/planner/gradient.yaml describes the fields."""
 
     name: str = "gradient"
     alpha: float = 0.2
@@ -29,10 +29,10 @@ class GradientConfig(PlannerConfig):
 
 
 class GradientPlanner(BudgetedPlanner):
-    """Plans the next round for the task of the steepest expected fall of the network's latency.
+    """Plans the next round for the task with the steepest expected decrease of the network's latency.
 
-    The fall is `alpha` times what the last rounds saved, and the rest what is left divided by the rounds so
-    far, as if a task could come to no time at all.
+    The decrease is a weighted sum. The saving of the last rounds has the weight `alpha`. The current latency
+    divided by the number of rounds has the weight `1 - alpha`, as if the latency of a task could reach zero.
     """
 
     Config = GradientConfig
@@ -50,9 +50,9 @@ class GradientPlanner(BudgetedPlanner):
 
 
 def gradient(history_s: Sequence[float], alpha: float) -> float:
-    """Seconds that the next round is expected to save, from the best latency after each round.
+    """Seconds that the next round is expected to save, computed from the best latency after each round.
 
-    Infinite where no program of the task ran.
+    The result is inf if no program of the task ran.
     """
     best, rounds = history_s[-1], len(history_s)
     if math.isinf(best):

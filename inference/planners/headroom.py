@@ -1,4 +1,4 @@
-"""Headroom planner: rounds go where the surrogate expects the network to gain most a second."""
+"""Headroom planner: chooses the task with the highest saving that the surrogate expects per second."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class HeadroomConfig(PlannerConfig):
 
 
 class HeadroomPlanner(BudgetedPlanner):
-    """Plans the next round for the task of the highest expected saving a second.
+    """Plans the next round for the task with the highest expected saving per second.
 
-    FamilySeer's potential is the latency alone (section 5.2). Here it is multiplied by the share that the
-    surrogate expects another batch to save, and divided by the seconds that the batch takes. A task without
-    candidates left over is judged by what its last rounds saved.
+    In FamilySeer the potential of a task is its latency alone (section 5.2). This planner multiplies the
+    latency by the share that the surrogate expects another batch to save, and divides it by the duration of
+    the batch. If a task has no candidates left, the planner uses the savings of its last rounds.
     """
 
     Config = HeadroomConfig
@@ -32,7 +32,7 @@ class HeadroomPlanner(BudgetedPlanner):
         return self._round(max(free, key=self._saving_rate))
 
     def _saving_rate(self, search: TaskSearch) -> float:
-        """Seconds of the network's latency that a second is expected to save."""
+        """Seconds of the network's latency that one second of searching is expected to save."""
         gain = search.loop.expected_gain(self._config.per_round)
         share = search.progress.expected_gain if gain is None else gain
         return self._stake_s(search) * share / search.program_s

@@ -1,4 +1,4 @@
-"""Interface by which one task decides over another: which wait, which start from others' programs."""
+"""Interface for precedence between tasks: a task may wait for another task or start from its programs."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ class Stage(Enum):
     """Stage of a task that may have a parent."""
 
     OWN = auto()
-    """It is searched by itself."""
+    """The task is searched independently of other tasks."""
     WAITING = auto()
-    """It waits for its parent."""
+    """The task waits for its parent."""
     STARTING = auto()
-    """Its parent is settled, and it has not had all of its rounds as a child."""
+    """The parent is settled, and the task has rounds as a child left."""
     STARTED = auto()
-    """It has had its rounds as a child."""
+    """The task had its rounds as a child."""
     UNUSED = auto()
-    """Neither the network nor another task needs it."""
+    """Neither the network nor another task needs the task."""
 
     @property
     def is_pending(self) -> bool:
-        """Whether rounds as a child are before it."""
+        """Whether the task still has to have its rounds as a child."""
         return self in (Stage.WAITING, Stage.STARTING)
 
 
@@ -39,45 +39,45 @@ class Spent:
 
 
 class Precedence:
-    """State of tasks as far as others decide it; this one has tasks that know nothing of each other."""
+    """State of a task as far as other tasks determine it. In this base class all tasks are independent."""
 
     def stage(self, search: TaskSearch) -> Stage:
         """Stage of a task."""
         return Stage.OWN
 
     def comes_first(self, search: TaskSearch) -> bool:
-        """Whether a task is searched before all others that do not come first."""
+        """Whether a task is searched before all tasks without this precedence."""
         return False
 
     def stake_s(self, search: TaskSearch) -> float:
-        """Seconds of the network's latency that a task counts with, those that wait for it included."""
+        """Seconds of the network's latency that depend on a task; tasks that wait for it are included."""
         return search.stake_s
 
     def expected_s(self, search: TaskSearch) -> float:
-        """Seconds of the network's latency in a task, also before it has a program; inf if not known."""
+        """Seconds of the network's latency in a task, also before a program of it ran; inf if unknown."""
         return search.network_s if math.isfinite(search.best_s) else math.inf
 
     def even_s(self, searches: Sequence[TaskSearch]) -> float:
-        """Seconds of the network's latency that each task would have if all had the same."""
+        """Seconds of the network's latency in each task if all tasks had an equal share."""
         expected_s = [self.expected_s(search) for search in searches if search.task.weight]
         known_s = [seconds for seconds in expected_s if math.isfinite(seconds)]
         return sum(known_s) / max(len(known_s), 1)
 
     def rounds(self, search: TaskSearch) -> float:
-        """Rounds of this run that a task gets at most before extra ones; inf for no limit of its own.
+        """Maximum number of rounds of a task in this run before extra rounds; inf without a limit.
 
-        They include those that were spent in vain.
+        The number includes rounds spent in vain.
         """
         return math.inf
 
     def spent_in_vain(self, search: TaskSearch) -> Spent:
-        """Rounds that a task had as a child, of which nothing ran: they are no part of its own search."""
+        """Rounds as a child in which no program ran. They do not count towards the task's own search."""
         return Spent()
 
     def programs(self, search: TaskSearch) -> int | None:
-        """Programs that a task measures at most as a child, 0 for an unused one; None for one on its own."""
+        """Maximum number of programs of a child; 0 for an unused task, None for an independent one."""
         return None
 
     def programs_to_come(self, search: TaskSearch) -> int:
-        """Programs among these that are before a task."""
+        """Number of these programs that the task has not measured yet."""
         return 0

@@ -1,4 +1,4 @@
-"""Registry of task planners: name to class, whose `Config` holds its settings."""
+"""Registry of task planners: maps names to classes. The `Config` of a class holds its settings."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ PLANNERS = {
     "foresee": "..familyseer.foresee:ForeseePlanner",
     "headroom": ".headroom:HeadroomPlanner",
 }
-"""Module and class of each planner, a `TurnPlanner`."""
+"""Module and class of each planner. Each class is a `TurnPlanner`."""
 
 _REGISTRY = Registry("search.planner", __package__, PLANNERS, "unknown; use search/planner= with")
 
 
 def planner_class(name: str) -> Any:
-    """The class of a planner; raises OneShotConfigError."""
+    """Class of a planner. Raises OneShotConfigError."""
     return _REGISTRY.find(name)
 
 
 def planner_config(given: Any) -> PlannerConfig:
-    """Settings of a planner from its name, from a mapping with the key `name`, or from settings.
+    """Settings of a planner from a name, from a mapping with the key `name`, or from settings.
 
-    Raises OneShotConfigError, and what the settings raise for values out of range.
+    Raises OneShotConfigError, and the errors of the settings for values out of range.
     """
     if isinstance(given, PlannerConfig):
         return given

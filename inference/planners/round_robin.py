@@ -1,4 +1,4 @@
-"""Round-robin planner: every task gets the same number of rounds."""
+"""Round-robin planner: gives every task the same number of rounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RoundRobinConfig(PlannerConfig):
 
 
 class RoundRobinPlanner(BudgetedPlanner):
-    """Plans the next round for the task that had the fewest."""
+    """Plans the next round for the task with the fewest rounds."""
 
     Config = RoundRobinConfig
 

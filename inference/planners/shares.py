@@ -1,4 +1,4 @@
-"""Default planner: rounds go by each task's share of the network's latency."""
+"""Default planner: distributes rounds by each task's share of the network's latency."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ class SharesConfig(PlannerConfig):
 class LatencySharePlanner(TurnPlanner):
     """Plans rounds by latency share.
 
-    Each task gets a first round before any gets a second, the largest share first, by operations where no
-    latency is known. After r rounds a task gets another only if its share is at least
-    `min_latency_share` * r / number of tasks. Extra rounds go to the task of the highest saving rate.
+    Each task gets a first round before any task gets a second one. The task with the largest share goes
+    first; the planner compares operations if the latency is unknown. After r rounds, a task gets another
+    round only if its share is at least `min_latency_share` * r / number of tasks. Extra rounds go to the task
+    with the highest saving rate.
     """
 
     Config = SharesConfig
@@ -47,14 +48,14 @@ class LatencySharePlanner(TurnPlanner):
         return None
 
     def _own_share_left(self, search: TaskSearch) -> float:
-        """See TurnPlanner: of a task's own rounds, as far as it gets them."""
+        """See TurnPlanner; the share refers to the rounds of its own that the task gets."""
         return 1 - search.rounds / self._own_rounds(search) if self._is_due(search) else 0.0
 
     def _share_of_plan(self) -> float:
         return 1 - sum(map(self.share_left, self._searches)) / max(len(self._searches), 1)
 
     def _order(self, search: TaskSearch) -> tuple[float, ...]:
-        """Key by which tasks follow each other, the least first."""
+        """Sort key of tasks; the task with the lowest key comes first."""
         first, stake_s = self._precedence.comes_first(search), self._precedence.stake_s(search)
         return not first, search.rounds, -min(stake_s, 1e6), -search.operations
 
@@ -62,12 +63,12 @@ class LatencySharePlanner(TurnPlanner):
         return self._round_of(search, self._config.room(search.full_rounds))
 
     def _own_rounds(self, search: TaskSearch) -> float:
-        """Rounds of this run that a task gets before extra ones."""
+        """Number of rounds of this run that a task gets before extra rounds."""
         rounds = self._rounds_left(search) + self._precedence.spent_in_vain(search).rounds
         return min(rounds, self._precedence.rounds(search))
 
     def _rounds_left(self, search: TaskSearch) -> int:
-        """Rounds that the settings leave a task in this run."""
+        """Number of rounds that the settings leave for a task in this run."""
         if search.known_s is None:
             return 1 if self._breadth_first else self._config.rounds
         if self._breadth_first or search.earlier_rounds is None:
@@ -75,7 +76,7 @@ class LatencySharePlanner(TurnPlanner):
         return max(0, self._config.rounds - search.earlier_rounds)
 
     def _is_due(self, search: TaskSearch) -> bool:
-        """Whether a task gets another round of its own, or its round as a child."""
+        """Whether a task is due another round of its own or a round as a child."""
         stage = self._precedence.stage(search)
         if stage is not Stage.OWN:
             return stage is Stage.STARTING
@@ -88,9 +89,10 @@ class LatencySharePlanner(TurnPlanner):
         return self._precedence.stake_s(search) >= least_s
 
     def _most_rounds(self, search: TaskSearch) -> int:
-        """Rounds of a task in this run at most.
+        """Maximum number of rounds of a task in this run.
 
-        A schedule of the database is searched on only where an earlier run was stopped, or with extra rounds.
+        The search of a task with a schedule in the database continues only if an earlier run was stopped, or
+        with extra rounds.
         """
         stage = self._precedence.stage(search)
         if stage is Stage.UNUSED or stage.is_pending:
