@@ -1,4 +1,4 @@
-"""Interface of searchers, which propose candidates for one task at a time."""
+"""Interface of searchers. A searcher proposes candidates for one task at a time."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from .messages import RoundReply, RoundRequest
 
 
 class Searcher(Protocol):
-    """Search process or stand-in that answers one request at a time."""
+    """Search process, or a substitute in this process, that answers one request at a time."""
 
     @property
     def connection(self) -> Connection | None:
-        """Connection that becomes readable with the reply; None where `reply` answers at once."""
+        """Connection that becomes readable when the reply arrives; None if `reply` answers at once."""
 
     def ask(self, request: RoundRequest) -> None:
-        """Hands in a request."""
+        """Submits a request."""
 
     def reply(self) -> RoundReply:
-        """The reply; raises WorkerLostError where the searcher died, after which it is started again."""
+        """Returns the reply. Raises WorkerLostError if the searcher died; a new process then replaces it."""
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the searcher."""

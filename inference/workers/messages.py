@@ -1,4 +1,4 @@
-"""Messages between the tuner and its search processes, and their JSON."""
+"""Messages between the tuner and its search processes, and their JSON form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..search.candidate import Candidate
 from ..search.loop import RoundBudget
 
 _DECIMALS = 4
-"""Decimals of embeddings on their way: as many as distances between them need."""
+"""Decimals of embeddings in messages, enough for the distances between embeddings."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,9 +26,9 @@ class SiblingProgram:
     """Measured program of another task that shares the surrogate."""
 
     workload: str
-    """Workload hash of that task."""
+    """Workload hash of the other task."""
     candidate: Candidate
-    """The program; its trace may be a hash, see `surrogate.memory.SurrogateMemory`."""
+    """Measured program. Its trace may be a hash; see `surrogate.memory.SurrogateMemory`."""
     latency_s: float
     """Measured latency in seconds."""
 
@@ -50,17 +50,17 @@ class RoundRequest:
     """Workload hash of the task."""
     budget: RoundBudget
     learned: Mapping[str, float] = field(default_factory=dict)
-    """Latencies in seconds by trace that the process does not know yet, inf for a failure."""
+    """Latencies in seconds by trace that the process does not know yet; inf for a failure."""
     starts: tuple[str, ...] = ()
-    """Traces of candidates to begin with."""
+    """Traces of start candidates."""
     surrogate_group: str = ""
-    """Name of the surrogate that the task shares with others, "" for its own."""
+    """Name of the surrogate that the task shares with other tasks; "" for an unshared surrogate."""
     task: Task | None = None
-    """The task itself, which opens it in the process."""
+    """Task to open in the process; None if the process knows the task."""
     siblings: tuple[SiblingProgram, ...] = ()
-    """Programs of other tasks of the surrogate that the process was not told."""
+    """Programs of other tasks with the same surrogate that the process does not know yet."""
     parents: tuple[ReuseParent, ...] = ()
-    """Programs of other tasks that this one reuses, the most promising first."""
+    """Programs of other tasks that this task reuses, the most promising first."""
 
     def to_json(self) -> dict[str, Any]:
         """JSON-able form."""
@@ -96,21 +96,21 @@ class RoundReply:
     """Reply to a RoundRequest."""
 
     proposals: tuple[Candidate, ...] = ()
-    """Candidates that the round proposes, with their programs as text."""
+    """Proposed candidates, with their programs as text."""
     scored: int = 0
-    """Programs that the cost model rated for it."""
+    """Number of programs that the cost model rated for the round."""
     stage_s: Mapping[str, float] = field(default_factory=dict)
     """Seconds of work by stage."""
     nothing_to_tune: bool = False
-    """Whether no schedule changes how the task runs."""
+    """Whether no schedule changes the execution of the task."""
     error: str = ""
-    """Message of the exception that ended the search of the task, "" where none did."""
+    """Message of the exception that ended the search of the task; "" without an exception."""
     counts: CandidateCounts = field(default_factory=CandidateCounts)
-    """Candidates of the round by what became of them."""
+    """Number of candidates of the round by outcome."""
 
     @property
     def reason(self) -> str:
-        """Why the task cannot be searched further, "" where it can."""
+        """Reason why the search of the task cannot continue; "" if it can."""
         if self.nothing_to_tune:
             return NOTHING_TO_TUNE
         return f"the search failed: {self.error.splitlines()[0]}" if self.error else ""
@@ -127,7 +127,7 @@ class RoundReply:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RoundReply:
-        """Inverse of `to_json`; a worker's answer to an exception becomes a reply with its message."""
+        """Inverse of `to_json`. If the worker answers with an exception, the reply holds its message."""
         if "error" in values:
             return cls(error=str(values["error"]).strip() or "no message")
         return cls(
@@ -140,7 +140,7 @@ class RoundReply:
 
 
 def _task_to_json(task: Task) -> dict[str, Any]:
-    """The fields of a task that a search needs."""
+    """Fields of a task that a search needs."""
     return {
         "name": task.name,
         "mod": tvm.ir.save_json(task.mod),

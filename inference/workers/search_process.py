@@ -1,7 +1,8 @@
-"""Search process: searches tasks beside others, and while programs are measured.
+"""Search process: searches tasks in parallel with other processes and with measurements.
 
-Replaying and featurising candidates takes most of a tuning run's time. A second thread does not speed TVM up
-at it; a second process does. This module is what such a process runs, see `dataset.measure.worker.loop.main`.
+Replaying and featurising candidates is the largest part of a tuning run's time. A second thread does not
+speed up TVM here, but a second process does. Such a process runs this module; see
+`dataset.measure.worker.loop.main`.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from .messages import RoundReply, RoundRequest
 
 
 class SearchRole(Role):
-    """Holds a session for each task that it was asked about.
+    """Holds one session per requested task.
 
-    Settings: `checkpoint`, None for none; `hardware` as JSON; `search`, the fields of OneShotConfig; and
-    `niceness`, by which the process stands back behind those that build.
+    Settings: `checkpoint` (None for no checkpoint); `hardware` as JSON; `search`, the fields of
+    OneShotConfig; and `niceness`, which gives the build processes priority over this process.
     """
 
     def prepare(self) -> None:
@@ -57,11 +58,11 @@ class SearchRole(Role):
         self._sessions: dict[str, Session] = {}
 
     def propose(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """`answer` for the JSON of a RoundRequest."""
+        """Applies `answer` to the JSON of a RoundRequest."""
         return self.answer(RoundRequest.from_json(request)).to_json()
 
     def answer(self, request: RoundRequest) -> RoundReply:
-        """The next proposals for a task."""
+        """Returns the next proposals for a task."""
         scored = self._model.candidates_scored
         try:
             if request.task is not None:
@@ -83,13 +84,13 @@ class SearchRole(Role):
         )
 
     def _learn_siblings(self, request: RoundRequest) -> None:
-        """Teaches the surrogate over scores what was measured of other tasks."""
+        """Teaches the surrogate over scores the measurements of other tasks."""
         for sibling in request.siblings:
             surrogate = self._surrogates.of(*over_scores(sibling.workload, request.surrogate_group))
             surrogate.learn([sibling.candidate], [sibling.latency_s])
 
     def _opened(self, task: Task, group: str) -> Session:
-        """Raises NoDesignSpaceError where the task has nothing to tune."""
+        """Session of a task. Raises NoDesignSpaceError if the task has nothing to tune."""
         try:
             return SearchSession(task, self.target, self._resources, group=group)
         except NoDesignSpaceError:
@@ -97,7 +98,7 @@ class SearchRole(Role):
 
 
 def _make_role(role: str, target: str, config: dict[str, Any], settings: dict[str, Any]) -> Role:
-    torch.set_num_threads(1)  # there is a process for each core
+    torch.set_num_threads(1)  # one process per core
     with contextlib.suppress(OSError):
         os.nice(settings["niceness"])
     found = Target(json.loads(target))

@@ -1,4 +1,4 @@
-"""Searchers: search processes side by side, or this process between measurements."""
+"""Searchers: parallel search processes, or a search in this process between measurements."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from .base import Searcher
 from .messages import RoundReply, RoundRequest
 
 _NICENESS = 5
-_MOST_BY_DEFAULT = 8  # each holds TVM, torch and its tasks: half a gigabyte
+_MOST_BY_DEFAULT = 8  # each process holds TVM, torch and its tasks: half a gigabyte
 _MODULE = "foretune.inference.workers.search_process"
 
 
 class InlineSearcher:
-    """Search in this process, while nothing is measured."""
+    """Search in this process while nothing is measured."""
 
     connection = None
 
     def __init__(self, spec: WorkerSpec) -> None:
-        from .search_process import SearchRole  # its module is an entry point, too
+        from .search_process import SearchRole  # its module is also an entry point
 
         self._role = SearchRole(spec.target, spec.config, **spec.settings)
         self._role.prepare()
@@ -40,7 +40,7 @@ class InlineSearcher:
     def ask(self, request: RoundRequest) -> None:
         try:
             self._reply = self._role.answer(request)
-        except Exception as error:  # as in a process of its own: it ends one task and not the run
+        except Exception as error:  # as in a search process, an error ends one task and not the run
             self._reply = RoundReply(error=str(error).strip() or type(error).__name__)
 
     def reply(self) -> RoundReply:
@@ -51,7 +51,7 @@ class InlineSearcher:
 
 
 class ProcessSearcher:
-    """Search in a process of its own, which starts at once and is waited for with the first request."""
+    """Search in a separate process. The process starts at once; the first request waits for it."""
 
     def __init__(self, spec: WorkerSpec) -> None:
         self.worker = ReplaceableProcess(lambda: WorkerProcess(spec))
@@ -70,7 +70,7 @@ class ProcessSearcher:
         return self.worker.pid
 
     def ask(self, request: RoundRequest) -> None:
-        """Raises WorkerStartError where the process does not come up."""
+        """Submits a request. Raises WorkerStartError if the process does not start."""
         self.worker.current.wait_ready()
         self.worker.current.send({"op": "propose", "request": request.to_json()})
 
@@ -94,10 +94,10 @@ def start_searchers(
     most: int = _MOST_BY_DEFAULT,
     nice: bool = True,
 ) -> list[Searcher]:
-    """Starts `config.processes` searchers, by default one a core but no more than `most`.
+    """Starts `config.processes` searchers, by default one per core up to `most`.
 
-    `checkpoint` None searches without a cost model. `nice` searchers stand back behind other work of this
-    machine. Raises what `OneShotConfig.fitted` raises.
+    A `checkpoint` of None searches without a cost model. `nice` searchers run at a lower priority than other
+    work on this machine. Raises the errors of `OneShotConfig.fitted`.
     """
     config = config.fitted(target)
     spec = WorkerSpec(
@@ -128,7 +128,7 @@ def replied(
 ) -> list[int]:
     """Numbers of the asked searchers that have replied.
 
-    Waits until there is one, until one of the connections `beside` is readable, or for `timeout_s`.
+    Waits until a searcher has replied, until one of the connections `beside` is readable, or for `timeout_s`.
     """
     connections = {
         connection: number for number in asked if (connection := searchers[number].connection) is not None
@@ -140,16 +140,16 @@ def replied(
 
 
 def held_back(searchers: Sequence[Searcher]) -> AbstractContextManager[object]:
-    """Pauses search processes during the block, so that they disturb no timing."""
+    """Pauses search processes during the block so that they do not disturb timings."""
     return paused([searcher.worker for searcher in searchers if isinstance(searcher, ProcessSearcher)])
 
 
 def hold_back(
     config: OneShotConfig, executor: Executor, searchers: Sequence[Searcher]
 ) -> Callable[[], AbstractContextManager[object]]:
-    """Context manager to enter around a measurement, which pauses searches as `config.overlap` says.
+    """Context manager for a measurement. It pauses searches as `config.overlap` specifies.
 
-    A process that is still starting is paused by timings alone: it would not start in time.
+    While a process starts, only timings pause it; otherwise it would not start in time.
     """
     if config.overlap != "all" and isinstance(executor, WorkerPool):
         executor.timing_context = lambda: held_back(searchers)
@@ -159,5 +159,5 @@ def hold_back(
 
 
 def alone_on(executor: Executor) -> AbstractContextManager[object]:
-    """Context manager for a timing of its own on this machine, during which the executor measures nothing."""
+    """Context manager for a separate timing on this machine; the executor measures nothing meanwhile."""
     return executor.alone() if isinstance(executor, WorkerPool) else nullcontext()

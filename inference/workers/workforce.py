@@ -1,4 +1,4 @@
-"""Processes of a run, executor and searchers, which start when there is work for them."""
+"""Processes of a run: the executor and the searchers, which start when there is work for them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from .searchers import start_searchers
 
 
 class NoCostModelError(UserError, ValueError):
-    """A search without measurements has no cost model to choose candidates by."""
+    """A search without measurements has no cost model to choose candidates with."""
 
 
 class Workforce:
     """Executor and searchers of a run on one target.
 
-    Before `start`, the CPU of this machine is described without the figures that its probe measures, and
-    nothing can be measured on it. Other devices are reached at once, since only they tell what they are. A
-    search that does not measure has searchers alone.
+    Before `start`, the description of this machine's CPU lacks the figures that the probe measures, and
+    nothing can be measured on the CPU. Other devices are reached at once, because only the device can report
+    its properties. A search without measurements starts only searchers.
     """
 
     def __init__(
@@ -41,15 +41,16 @@ class Workforce:
         measure: MeasureConfig,
         workers: int | None = None,
     ) -> None:
-        """`checkpoint` and `search` are fitted to the target by `fit`; the rest goes to `make_executor`.
+        """Prepares the processes and starts none.
 
-        Raises what `make_executor` and `find_hardware` raise.
+        `fit` fits `checkpoint` and `search` to the target. `make_executor` gets the other arguments. Raises
+        the errors of `make_executor` and `find_hardware`.
         """
         self._target = target
         self.search = search
         """Settings of the search, fitted to the target by `fit`."""
         self.checkpoint: str | None = None
-        """Cost model to search with; None before `fit`, and without one."""
+        """Cost model of the search; None before `fit` or without a cost model."""
         self._wanted = checkpoint
         self._of_executor = executor, target, measure, workers
         self._stack = ExitStack()
@@ -59,15 +60,15 @@ class Workforce:
         here = executor.kind in ("local", "none") and self._device == HERE
         self._waits = here and is_cpu(target)
         self.searchers: Sequence[Searcher] = ()
-        """Searchers, none before `start`."""
+        """Searchers; empty before `start`."""
         self.executor: Executor
-        """Executor, one that measures nothing before `start` where it waits for it."""
+        """Executor. If it has to wait for `start`, it measures nothing until then."""
         unmeasured = target_hardware(target, measured=False) if self._waits else None
         self.executor = self._made() if unmeasured is None else NoExecutor(unmeasured)
 
     @property
     def models(self) -> list[str]:
-        """Checkpoints that are searched with: cost model and those of the strategy; none before `start`."""
+        """Checkpoints of the cost model and of the strategy; empty before `start`."""
         if not self._started:
             return []
         of_strategy = self.search.strategy_class.checkpoints(self.search.strategy)
@@ -78,16 +79,16 @@ class Workforce:
         self._stack.close()
 
     def hardware(self) -> Hardware:
-        """Description of the device; probing it takes seconds, and happens once."""
+        """Description of the device. The probe runs only once, for some seconds."""
         if self._hardware is None:
             self._hardware = self.executor.hardware()
         return self._hardware
 
     def fit(self) -> None:
-        """Fits settings and checkpoints to the target, unless that is done.
+        """Fits settings and checkpoints to the target if this is not done yet.
 
-        A run calls it before any work, so that a bad name is an error even if nothing is left to search.
-        Raises NoCostModelError, and what the checkpoints raise.
+        A run calls this method before any work. A bad name is therefore an error even if nothing is left to
+        search. Raises NoCostModelError, and the errors of the checkpoints.
         """
         if self._fitted:
             return
@@ -101,9 +102,9 @@ class Workforce:
         self._fitted = True
 
     def start(self) -> None:
-        """Starts the processes, unless they are started already.
+        """Starts the processes if they are not running yet.
 
-        Raises what `fit`, the executor and the searchers raise.
+        Raises the errors of `fit`, of the executor and of the searchers.
         """
         if self._started:
             return
