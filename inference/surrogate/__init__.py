@@ -1,1 +1,1 @@
-"""Gaussian-process surrogate over the cost model's errors, and the candidate embeddings it reads."""
+"""Gaussian-process surrogate over the cost model's errors, and the candidate embeddings that it reads."""

@@ -1,4 +1,4 @@
-"""Acquisition: the expected improvement of single candidates and of batches."""
+"""Acquisition: expected improvement of single candidates and of batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 DRAWS = 512
-"""Samples of the joint posterior behind the expected improvement of a batch."""
+"""Number of samples of the joint posterior that estimate the expected improvement of a batch."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,11 @@ class Posterior:
         cost: NDArray[np.floating] | float = 1.0,
         seed: int = 0,
     ) -> tuple[NDArray[np.int64], float]:
-        """Rows of up to `count` candidates with the highest joint expected improvement, and that improvement.
+        """Rows of up to `count` candidates with the highest joint expected improvement, and the improvement.
 
-        The improvement is a share of `best_latency_s`. Candidates are taken greedily by what they add for
-        their `cost` [n] over samples of the joint posterior; one similar to a taken one adds little.
+        The improvement is a share of `best_latency_s`. A greedy search over samples of the joint posterior
+        selects the candidate that adds most per `cost` [n]. A candidate similar to a selected one adds
+        little.
         """
         draws = np.random.default_rng(seed).multivariate_normal(
             self.mean, self.covariance, size=DRAWS, method="eigh"
@@ -51,7 +52,7 @@ class Posterior:
 
 
 def expected_improvement(surplus: NDArray[np.float64], deviation: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Expected improvement [n] of normal variables whose means exceed the best by `surplus` [n]."""
+    """Expected improvement [n] of normal variables whose means exceed the best value by `surplus` [n]."""
     ratio = surplus / np.maximum(deviation, 1e-12)
     density = np.exp(-0.5 * np.square(ratio)) / np.sqrt(2 * np.pi)
     return surplus * ndtr(ratio) + deviation * density

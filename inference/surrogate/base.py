@@ -1,4 +1,4 @@
-"""Interface of surrogates: what a search learns from measurements on top of the frozen cost model."""
+"""Interface of surrogates, which learn from a search's measurements on top of the frozen cost model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 class Embedded(Protocol):
-    """A candidate that a model has rated: a draft, or a replayed program."""
+    """Candidate that a model has rated: a draft, or a replayed program."""
 
     @property
     def trace(self) -> str:
@@ -23,52 +23,54 @@ class Embedded(Protocol):
 
     @property
     def embedding(self) -> NDArray[np.float32]:
-        """Embedding [d], close to those of similar candidates."""
+        """Embedding [d]; similar candidates have close embeddings."""
 
 
 class Surrogate(ABC):
     """Posterior over the latencies of one task's candidates, given its measurements.
 
-    The pretrained model stays frozen, and a surrogate over its errors learns. None of the papers has one:
-    Fasor's high-quality mode explores on with the same cost model (section 6).
+    The pretrained model stays frozen. A surrogate learns its errors. None of the papers has such a surrogate:
+    Fasor's high-quality mode continues to explore with the same cost model (section 6).
     """
 
     @abstractmethod
     def learn(self, candidates: Sequence[Embedded], latencies_s: Sequence[float]) -> None:
-        """Takes latencies in seconds, inf for a failure; a candidate measured before is replaced."""
+        """Learns latencies in seconds, inf for a failure. A new measurement replaces an older one."""
 
     @property
     @abstractmethod
     def is_fitted(self) -> bool:
-        """Whether a candidate of the task ran, so that `best_batch` has a best latency to improve on."""
+        """Whether a candidate of the task ran, which gives `best_batch` a latency to improve on."""
 
     @property
     @abstractmethod
     def is_informed(self) -> bool:
-        """Whether any measurement, of this task or of one that shares the surrogate, changes scores."""
+        """Whether measurements of this task, or of a task that shares the surrogate, change scores."""
 
     @property
     @abstractmethod
     def is_primed(self) -> bool:
-        """Whether programs of other tasks inform it, so that it can choose the first of its own."""
+        """Whether programs of other tasks inform the surrogate, so that it can choose the first
+        candidates."""
 
     @abstractmethod
     def first_batch(
         self, left: Sequence[Embedded], count: int, cost: NDArray[np.floating] | float = 1.0
     ) -> NDArray[np.int64]:
-        """Rows of up to `count` candidates to measure before any of the task ran; `cost` [n] in seconds."""
+        """Rows of up to `count` candidates to measure before any of the task ran; `cost` [n] is in
+        seconds."""
 
     @abstractmethod
     def best_batch(
         self, left: Sequence[Embedded], count: int, cost: NDArray[np.floating] | float = 1.0
     ) -> tuple[NDArray[np.int64], float]:
-        """Rows of the batch with the highest joint expected improvement for its cost, and that improvement.
+        """Rows of the batch with the highest joint expected improvement per cost, and the improvement.
 
-        The improvement is a share of the best latency. Needs `is_fitted`.
+        The improvement is a share of the best latency. Requires `is_fitted`.
         """
 
     @abstractmethod
     def corrected(
         self, embeddings: NDArray[np.floating], scores: NDArray[np.floating]
     ) -> NDArray[np.floating]:
-        """Scores [n] with the expected error of the frozen model removed; as they are if nothing ran."""
+        """Scores [n] without the expected error of the frozen model; unchanged if no candidate ran."""

@@ -1,4 +1,4 @@
-"""Embeddings of candidates: vectors that are close where programs of a task are similar."""
+"""Embeddings of candidates: vectors that are close for similar programs of a task."""
 
 from __future__ import annotations
 
@@ -24,28 +24,29 @@ _MAX_TOKENS = 20
 EMBEDDING_DIM = DRAFT_DIM + len(InputLocation) + 1
 
 LOCATION_OFFSET = 16.0
-"""Embedding offset for differing compute locations, in each of two columns, and for each halving of the live
-fraction. It equals the usual distance between draft vectors of one task, which show a compute location by a
-fraction alone and the live fraction not at all. The model's errors on one kind say little about another."""
+"""Embedding offset for different compute locations, in each of two columns, and for each halving of the live
+fraction. It equals the usual distance between draft vectors of one task. Draft vectors represent a compute
+location only by a fraction and do not represent the live fraction. The model's errors on one kind of program
+say little about its errors on another kind."""
 
 
 class CandidateEmbedder:
     """Embeds the candidates of one task.
 
-    An embedding is the draft vector (the loops of the program on the device), the location where the nest's
-    inputs are computed, and the share of iterations that guards leave. For a task whose loops cannot be read,
-    or an unknown device, it is the decision tokens.
+    An embedding combines the draft vector (the loops of the program on the device), the compute location of
+    the nest's inputs, and the share of iterations that pass the guards. If the loops of a task cannot be read
+    or the device is unknown, the embedding consists of the decision tokens.
     """
 
     def __init__(self, mod: IRModule, hardware: Hardware | None) -> None:
-        """`mod` is the unscheduled task; `hardware` None embeds by decision tokens."""
+        """`mod` is the unscheduled task. A `hardware` of None selects decision tokens."""
         self._mod = mod
         self._hardware = hardware
         self._embeds_loops: bool | None = None
         """Whether embeddings are draft vectors; None before the first call."""
 
     def __call__(self, candidates: Sequence[ms.MeasureCandidate]) -> NDArray[np.float32]:
-        """Embeddings of candidates, float32 [n, width]; the first call fixes which kind is used."""
+        """Embeddings of candidates, float32 [n, width]. The first call determines the kind of embedding."""
         if not candidates:
             return np.zeros((0, 0), dtype=np.float32)
         if self._embeds_loops is not False and self._hardware is not None:
@@ -61,10 +62,11 @@ class CandidateEmbedder:
 def _loop_embeddings(
     mod: IRModule, hardware: Hardware, traces: Sequence[str]
 ) -> tuple[NDArray[np.float32], int]:
-    """Embeddings by loops, float32 [n, EMBEDDING_DIM], zeros where they cannot be read, and how many were."""
+    """Embeddings of loops, float32 [n, EMBEDDING_DIM], zeros if unreadable, and the number of readable
+    ones."""
     embeddings = np.zeros((len(traces), EMBEDDING_DIM), dtype=np.float32)
     read = 0
-    # As in drafting: the loops of some tasks cannot be read.
+    # As in drafting, the loops of some tasks cannot be read.
     with contextlib.suppress(Exception):
         reader = task_reading(mod).sketches
         for sketch, values, numbers in reader.group_by_sketch(traces):
@@ -83,7 +85,7 @@ def embeddings_of(vectors: NDArray[np.float32], nest: Nest) -> NDArray[np.float3
 
 
 def _decision_tokens(trace: Trace) -> NDArray[np.float32]:
-    """Decision tokens of a trace in order, zeros after the last."""
+    """Decision tokens of a trace in order, padded with zeros."""
     tokens = decision_features(trace)[:_MAX_TOKENS]
     padded = np.zeros((_MAX_TOKENS, DECISION_DIM), dtype=np.float32)
     padded[: len(tokens)] = tokens

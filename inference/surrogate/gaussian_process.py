@@ -14,13 +14,13 @@ NOISE = 0.03
 """Standard deviation of a measured log-latency: `measure.spread` by default."""
 
 OWN_SHARE = 0.1
-"""Share of the variance that is specific to a candidate, however similar others are."""
+"""Share of the variance that is specific to a candidate, even if other candidates are similar."""
 
 ACROSS = 0.9
-"""Covariance of programs of two tasks, as a share of that of equally distant programs of one task."""
+"""Covariance of programs of two tasks, relative to equally distant programs of one task."""
 
 LEVEL = 3.0
-"""Standard deviation of a task's mean log-speed around that of its measured programs: almost unknown."""
+"""Standard deviation of a task's mean log-speed around the mean of its measured programs: nearly unknown."""
 
 _OWN_SCALE = 0.01
 """Length scale of the candidate-specific part, as a share of the usual distance."""
@@ -28,10 +28,10 @@ _OWN_SCALE = 0.01
 
 @dataclass(frozen=True)
 class TaskKernel:
-    """Matérn-3/2 for shared variance plus short-scale Matérn-1/2 for candidate-specific variance.
+    """Matérn-3/2 kernel for shared variance plus short-scale Matérn-1/2 for candidate-specific variance.
 
-    The hyper-parameters are fixed, since a handful of measurements cannot choose them. Without the second
-    part, a kernel smooth enough to learn from neighbours is far too certain.
+    The hyper-parameters are fixed, because a handful of measurements cannot determine them. A kernel without
+    the second part is far too certain if it is smooth enough to learn from neighbours.
     """
 
     spread: float
@@ -61,16 +61,16 @@ class TaskKernel:
 
 @dataclass(frozen=True)
 class FamilyKernel(TaskKernel):
-    """Kernel over task and program; the last column of an embedding is the number of its task.
+    """Kernel over task and program. The last column of an embedding is the number of its task.
 
-    Programs of two tasks share `ACROSS` of the covariance that those of one task have. Each task has a level
-    of its own, of which nothing is known beforehand. Draft vectors tell of extents, so that tasks of other
-    sizes are further apart.
+    The covariance of programs of two tasks is `ACROSS` times the covariance of programs of one task. Each
+    task has its own level, which is unknown beforehand. Draft vectors encode extents; tasks of different
+    sizes are therefore further apart.
     """
 
     @property
     def variance(self) -> float:
-        """Variance of a candidate, with that of its task's level."""
+        """Variance of a candidate, including the variance of its task's level."""
         return self.spread**2 + LEVEL**2
 
     def __call__(self, left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -83,13 +83,14 @@ class FamilyKernel(TaskKernel):
 class GaussianProcess:
     """Posterior of a zero-mean Gaussian process (Rasmussen and Williams, algorithm 2.1).
 
-    It equals scikit-learn's, whose import takes over a second: a tenth of the search of a task.
+    The posterior equals scikit-learn's. The import of scikit-learn lasts over a second, a tenth of the search
+    of a task.
     """
 
     def __init__(
         self, kernel: TaskKernel, embeddings: NDArray[np.float64], values: NDArray[np.float64]
     ) -> None:
-        """`values` [m] at `embeddings` [m, d] carry noise of deviation `NOISE`."""
+        """Fits `values` [m] at `embeddings` [m, d]; the values carry noise of standard deviation `NOISE`."""
         self._kernel = kernel
         self._embeddings = embeddings
         covariance = kernel(embeddings, embeddings) + NOISE**2 * np.eye(len(embeddings))
@@ -116,7 +117,7 @@ class GaussianProcess:
 
 
 def usual_distance(embeddings: NDArray[np.float64]) -> float:
-    """Median distance between different embeddings [n, d], the length scale; 1 where all are equal."""
+    """Median distance between distinct embeddings [n, d], used as length scale; 1 if all are equal."""
     between = pdist(embeddings)
     between = between[between > 0]
     return float(np.median(between)) if len(between) else 1.0

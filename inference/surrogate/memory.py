@@ -1,4 +1,4 @@
-"""Memory of shared surrogates: what they have learned, kept beside the schedules for later runs."""
+"""Memory of shared surrogates: measured programs, stored next to the schedules for later runs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..search.candidate import Candidate
 from .base import Embedded
 
 MEMORY_FILE = "foretune_surrogate.json"
-"""File with one JSON object a line: `model`, `family`, `workload` and `trace` (a hash) of a measured program,
-its `score`, its `latency_s` and its `embedding` (float16, base64)."""
+"""File with one JSON object per line: `model`, `family`, `workload` and `trace` (a hash) of a measured
+program, its `score`, its `latency_s` and its `embedding` (float16, base64)."""
 
 
 class SurrogateMemory:
@@ -26,7 +26,7 @@ class SurrogateMemory:
     """
 
     def __init__(self, path: Path | None = None, model: str = "") -> None:
-        """`model` names the frozen model, as another one has other errors; a `path` of None keeps no file."""
+        """`model` names the frozen model, because errors differ by model. A `path` of None keeps no file."""
         self._path = path
         self._model = model
         self._known: dict[tuple[str, str], dict[str, tuple[Candidate, float]]] = {}
@@ -39,7 +39,7 @@ class SurrogateMemory:
 
     @classmethod
     def of(cls, folder: Path, model: str | None, *, shared: bool) -> SurrogateMemory:
-        """Memory in the folder of a tuning database, none where surrogates are not shared."""
+        """Memory in the folder of a tuning database; without a file unless surrogates are `shared`."""
         return cls(folder / MEMORY_FILE if shared else None, model or "")
 
     def programs(self, family: str) -> dict[str, list[tuple[Candidate, float]]]:
@@ -51,7 +51,7 @@ class SurrogateMemory:
         }
 
     def keep(self, family: str, workload: str, measured: Iterable[tuple[Embedded, float]]) -> None:
-        """Adds measured programs of a task; those that failed or are known with this latency are left out."""
+        """Adds measured programs of a task, except failed programs and programs known with this latency."""
         found = self._known.setdefault((family, workload), {})
         lines = []
         for candidate, latency_s in measured:

@@ -1,9 +1,9 @@
 """Gaussian-process surrogate over the residuals of the frozen cost model.
 
 The pretrained model is the prior mean and stays frozen. Its error on a task, the residual of the log-speed,
-depends on the decisions: programs with similar tiles are misjudged alike. The posterior tells how much an
-unmeasured candidate may still gain, which decides how many are measured. None of the papers has this:
-One-Shot Tuner measures 64 in any case (section 4.2).
+depends on the decisions: the model misjudges programs with similar tiles in the same way. The posterior
+estimates the gain that an unmeasured candidate still offers. This estimate determines the number of measured
+candidates. None of the papers has this: One-Shot Tuner always measures 64 candidates (section 4.2).
 """
 
 from __future__ import annotations
@@ -20,25 +20,27 @@ from .base import Embedded
 from .gaussian_process import LEVEL, FamilyKernel, GaussianProcess, TaskKernel, usual_distance
 
 SPREAD_BEFORE = 0.35
-"""Prior standard deviation of the residual; it weighs as much as `SPREAD_WEIGHT` measurements."""
+"""Prior standard deviation of the residual, with the weight of `SPREAD_WEIGHT` measurements."""
 
 SPREAD_WEIGHT = 4.0
 
 SCORE_FLOOR = 1e-3
-"""Scores are compared on a log scale; lower ones count as this."""
+"""Lower bound of scores, because scores are compared on a log scale."""
 
 TRUST = 0.25
-"""Share of the differences between predicted log-scores that is believed: a search over many candidates
-converges on those that the frozen model overrates."""
+"""Trusted share of the differences between predicted log-scores. A search over many candidates converges on
+candidates that the frozen model overrates."""
 
 TRUST_WEIGHT = 2.0
-"""Weight of `TRUST` in what a family learns of it, as a sum of squared log-scores within its tasks."""
+"""Weight of the prior `TRUST` when a family learns its trust, as a sum of squared log-scores within its
+tasks."""
 
 SHORTLIST = 96
-"""Candidates whose joint posterior is computed, at least: those of the highest expected improvement alone."""
+"""Minimum number of candidates in the joint posterior, chosen by their individual expected improvement."""
 
 FIRST_SHORTLIST = 512
-"""Candidates that `first_batch` considers, best predicted first; twice as many take eight times as long."""
+"""Number of candidates that `first_batch` considers, best predicted first. Twice as many take eight times as
+long."""
 
 
 def first_batch(
@@ -47,11 +49,11 @@ def first_batch(
     cost: NDArray[np.floating] | float = 1.0,
     siblings: ResidualModel | None = None,
 ) -> NDArray[np.int64]:
-    """Rows of up to `count` candidates to measure first, before any of the task ran.
+    """Rows of up to `count` candidates to measure first, before any candidate of the task ran.
 
-    The batch that may hold the best together for its `cost` [n]: similar candidates share the frozen model's
-    error, and its favourites are often similar. `siblings` are measurements of other tasks that share the
-    model's errors.
+    The batch is the one most likely to contain the best candidate per `cost` [n]. Similar candidates share
+    the frozen model's error, and the model's favourites are often similar. `siblings` are measurements of
+    other tasks that share the model's errors.
     """
     scores = _scores(candidates)
     if siblings is None:
@@ -64,22 +66,22 @@ def first_batch(
         covariance = TaskKernel(SPREAD_BEFORE, usual_distance(embeddings))(embeddings, embeddings)
     else:
         covariance = siblings.posterior(embeddings, scores[likely]).covariance
-    slow = float(mean.max()) - 2 * SPREAD_BEFORE  # each is likely to be faster than that
+    slow = float(mean.max()) - 2 * SPREAD_BEFORE  # each candidate is likely to be faster than this
     cost = np.broadcast_to(np.asarray(cost, np.float64), len(every))[likely]
     return likely[Posterior(mean, covariance).best_batch(count, float(np.exp(-slow)), cost)[0]]
 
 
 @dataclass(frozen=True)
 class ResidualModel:
-    """Residuals of measured candidates of a task that ran, and of others of its family; see `fit`.
+    """Residuals of a task's candidates that ran, and of other tasks of its family; see `fit`.
 
-    The model is asked about task 0.
+    Predictions are for task 0.
     """
 
     embeddings: NDArray[np.float64]  # [m, d]
     scores: NDArray[np.float64]  # [m]
     log_speeds: NDArray[np.float64]  # [m]
-    tasks: NDArray[np.int64]  # [m], number of the task of each; all others than 0 are siblings
+    tasks: NDArray[np.int64]  # [m], task number of each; all except 0 are siblings
 
     @classmethod
     def fit(
@@ -89,15 +91,15 @@ class ResidualModel:
         latencies_s: NDArray[np.floating],
         tasks: NDArray[np.integer] | None = None,
     ) -> ResidualModel:
-        """Learns from `latencies_s` [m]; candidates that failed (inf) are left out.
+        """Learns from `latencies_s` [m]. Failed candidates (inf) are left out.
 
         Args:
-            embeddings: [m, d], close where candidates are similar, as of `CandidateEmbedder`.
+            embeddings: [m, d], close for similar candidates, such as the embeddings of `CandidateEmbedder`.
             scores: [m], predictions of the frozen model.
-            tasks: [m], number of each candidate's task; None is task 0 alone. Each has a level of its own,
-                and all share the process over residuals; see FamilyKernel.
+            tasks: [m], number of each candidate's task; None means task 0 only. Each task has its own level.
+                All tasks share the process over residuals; see FamilyKernel.
 
-        Raises ValueError where none ran.
+        Raises ValueError if no candidate ran.
         """
         ran = np.isfinite(latencies_s)
         if not ran.any():
@@ -124,7 +126,7 @@ class ResidualModel:
     def best_of(
         self, left: Sequence[Embedded], count: int, cost: NDArray[np.floating] | float = 1.0
     ) -> tuple[NDArray[np.int64], float]:
-        """`best_batch` of candidates."""
+        """Applies `best_batch` to candidates."""
         return self.best_batch(_embeddings(left), _scores(left), count, cost)
 
     def best_batch(
@@ -136,9 +138,9 @@ class ResidualModel:
     ) -> tuple[NDArray[np.int64], float]:
         """Rows of up to `count` candidates to measure together, and their joint expected improvement.
 
-        The improvement is a share of the best latency of the task, of which at least one candidate ran. The
-        unmeasured candidates have embeddings [n, d], scores [n] and measuring costs [n]; the highest
-        improvement for its cost wins.
+        The improvement is a share of the best latency of the task. At least one candidate of the task must
+        have run. The unmeasured candidates have embeddings [n, d], scores [n] and measuring costs [n]. The
+        batch maximises the improvement per cost.
         """
         cost = np.broadcast_to(np.asarray(cost, np.float64), len(scores))
         best = float(self.log_speeds[self.tasks == 0].max())
@@ -152,7 +154,7 @@ class ResidualModel:
     def posterior(self, embeddings: NDArray[np.floating], scores: NDArray[np.floating]) -> Posterior:
         """Joint posterior of candidates with these embeddings [n, d] and scores [n].
 
-        Means are up to the level of the task where none of its candidates ran.
+        If no candidate of the task ran, the means are relative to the unknown level of the task.
         """
         mean, covariance = self._process.joint(self._points(embeddings))
         if not (self.tasks == 0).any():
@@ -162,17 +164,17 @@ class ResidualModel:
     def corrected(
         self, embeddings: NDArray[np.floating], scores: NDArray[np.floating]
     ) -> NDArray[np.float64]:
-        """Scores [n] with the expected residual included; 1 is the best that the measurements imply."""
+        """Scores [n] including the expected residual. 1 is the best score that the measurements imply."""
         corrected: NDArray[np.float64] = np.exp(self.trusted(scores) + self.errors(embeddings))
         return corrected
 
     def trusted(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Log-speeds [n] that scores imply, up to the level of the task."""
+        """Log-speeds [n] that scores imply, relative to the level of the task."""
         return trusted(scores, self._trust)
 
     @cached_property
     def _trust(self) -> float:
-        """Slope of log-speeds over log-scores within tasks, which a family has enough programs to learn."""
+        """Slope of log-speeds over log-scores within tasks. Only a family has enough programs to learn it."""
         if not self._has_siblings:
             return TRUST
         logs, speeds = trusted(self.scores, 1.0), self.log_speeds.copy()
@@ -189,7 +191,7 @@ class ResidualModel:
 
     @cached_property
     def _process(self) -> GaussianProcess:
-        """Process over the residuals of one task, less their mean, or of a family with uncertain levels."""
+        """Process over residuals: of one task without their mean, or of a family with uncertain levels."""
         if not self._has_siblings:
             kernel = TaskKernel(self._spread, usual_distance(self.embeddings))
             return GaussianProcess(kernel, self.embeddings, self._centred)
@@ -208,23 +210,23 @@ class ResidualModel:
         return float(np.median(within)) if within else usual_distance(self.embeddings)
 
     def _points(self, embeddings: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Embeddings of task 0 as the process takes them."""
+        """Embeddings of task 0 in the form that the process expects."""
         found = np.asarray(embeddings, np.float64)
         return np.column_stack([found, np.zeros(len(found))]) if self._has_siblings else found
 
     @cached_property
     def _residual(self) -> NDArray[np.float64]:
-        """Log-speeds [m] less what scores explain, with the unknown level of each task still included."""
+        """Log-speeds [m] minus the part that scores explain; they include the unknown level of each task."""
         return self.log_speeds - self.trusted(self.scores)
 
     @cached_property
     def _centred(self) -> NDArray[np.float64]:
-        """Residuals [m] less the offset of their task."""
+        """Residuals [m] minus the offset of their task."""
         offsets = {task: self._offset(task) for task in np.unique(self.tasks).tolist()}
         return self._residual - np.array([offsets[task] for task in self.tasks.tolist()])
 
     def _offset(self, task: int) -> float:
-        """The level of a task, its best log-speed, which scores do not tell; 0 where nothing of it ran."""
+        """Level of a task: the log-speed of its best program, which scores do not show; 0 if nothing ran."""
         of_task = self._residual[self.tasks == task]
         return float(of_task.mean()) if len(of_task) else 0.0
 
@@ -245,6 +247,6 @@ def _scores(candidates: Sequence[Embedded]) -> NDArray[np.float64]:
 
 
 def trusted(scores: NDArray[np.floating], trust: float = TRUST) -> NDArray[np.float64]:
-    """Log-speeds that scores imply, up to the level of the task; `trust` is as TRUST."""
+    """Log-speeds that scores imply, relative to the level of the task; see TRUST for `trust`."""
     logs: NDArray[np.float64] = np.log(np.maximum(np.asarray(scores, np.float64), SCORE_FLOOR))
     return trust * logs

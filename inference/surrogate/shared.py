@@ -1,4 +1,4 @@
-"""Surrogates of tasks, each its own or one that several tasks share."""
+"""Surrogates of tasks: one per task, or one for several tasks."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ if TYPE_CHECKING:
     from .residual import ResidualModel
 
 SIBLING_PROGRAMS = 16
-"""Programs of each other task that a task learns from: its first, which are chosen to differ."""
+"""Number of programs of each other task that a task learns from: its first, which are chosen to differ."""
 
 SIBLINGS = 24
-"""Other tasks that a task learns from at most, those with the most programs: time grows with the cube."""
+"""Maximum number of other tasks that a task learns from, those with the most programs; time grows
+cubically."""
 
 
 class Surrogates:
-    """Surrogates by name; tasks that give the same name share what is measured.
+    """Surrogates by name. Tasks with the same name share measurements.
 
-    Shared or not, each task has a latency level of its own; the errors of the frozen model over embeddings
-    are what is shared (FamilySeer shares a cost model among the tasks of a family, section 5.1).
+    Each task has its own latency level, with or without sharing. The tasks of a group share the errors of the
+    frozen model over embeddings (FamilySeer shares a cost model among the tasks of a family, section 5.1).
     """
 
     def __init__(self) -> None:
         self._groups: defaultdict[str, _SharedMeasurements] = defaultdict(_SharedMeasurements)
 
     def of(self, task: str, group: str = "") -> Surrogate:
-        """The surrogate of a task, by its workload hash; `group` names a shared one, "" the task's own."""
+        """Surrogate of a task by workload hash. `group` names a shared surrogate; "" is unshared."""
         return _TaskSurrogate(self._groups[group or task], task)
 
 
@@ -58,13 +59,13 @@ class _SharedMeasurements:
         return bool(self._ran(task))
 
     def siblings_of(self, task: str) -> list[str]:
-        """Other tasks of which a candidate ran; one that fails in all its programs tells nothing."""
+        """Other tasks with a candidate that ran. A task whose programs all fail carries no information."""
         return [other for other in self._measured if other != task and self.has_run(other)]
 
     def model(self, task: str, width: int) -> ResidualModel | None:
-        """Model of a task with embeddings of this width; None where nothing with such embeddings ran.
+        """Model of a task with embeddings of this width; None if no candidate with such embeddings ran.
 
-        The task has the number 0 in it.
+        The task has the number 0 in the model.
         """
         if task not in self._models:
             told = {other: self._ran(other)[:SIBLING_PROGRAMS] for other in self.siblings_of(task)}
@@ -82,7 +83,7 @@ class _SharedMeasurements:
 def _fitted_model(rows: Sequence[tuple[int, Embedded, float]]) -> ResidualModel | None:
     if not rows:
         return None
-    from .residual import ResidualModel  # imports parts of SciPy, which a fixed K does without
+    from .residual import ResidualModel  # imports parts of SciPy; a fixed K does not need them
 
     numbers, candidates, latencies_s = zip(*rows, strict=True)
     return ResidualModel.of(candidates, latencies_s, numbers)
