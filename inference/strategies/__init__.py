@@ -1,1 +1,1 @@
-"""Search strategies: propose candidates of one task round by round and hear their latencies."""
+"""Search strategies: propose candidates of one task round by round and learn from their latencies."""

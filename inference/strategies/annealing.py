@@ -1,4 +1,4 @@
-"""Simulated annealing with the cost model: chains of replayed and rated mutations."""
+"""Simulated annealing with the cost model: chains of mutations, each replayed and rated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .sampled import SampledStrategy
 
 
 class AnnealingStrategy(SampledStrategy):
-    """Chains of MetaSchedule mutations, annealed side by side (One-Shot Tuner, section 4.2)."""
+    """Parallel annealing chains of MetaSchedule mutations (One-Shot Tuner, section 4.2)."""
 
     Config = AnnealingConfig
 

@@ -1,4 +1,4 @@
-"""Interface of search strategies, and the setting that one is made from."""
+"""Interface of search strategies, and the settings that create one."""
 
 from __future__ import annotations
 
@@ -27,73 +27,73 @@ Narrow: TypeAlias = Callable[[Sequence[SketchSpace]], Sequence[SketchSpace]]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StrategySetting(SamplerSetting):
-    """Everything that a strategy is made from: a sampler's setting and the parts that the search adds."""
+    """Input of a strategy: a sampler's setting and the parts that the search adds."""
 
     space: ms.SpaceGenerator
     """Design space; see `spaces.base.DesignSpace`."""
     scorer: ms.CostModel
-    """Cost model that rates replayed candidates, corrected by the measurements if the search learns."""
+    """Cost model that rates replayed candidates. If the search learns, measurements correct its scores."""
     random_share: float
-    """Share of a round that is drawn at random."""
+    """Share of a round's candidates that is drawn at random."""
     surrogate: Surrogate | None
-    """Surrogate for candidates that the strategy rates by a model of its own; None learns nothing."""
+    """Surrogate for candidates that the strategy rates with its own model; None disables learning."""
     resources: Any = None
     """Return value of the strategy's `load`."""
     clock: StageClock = field(default_factory=StageClock)
     narrow: Narrow | None = None
-    """`DesignSpace.narrowed` of the design space; None leaves all decisions."""
+    """`DesignSpace.narrowed` of the design space; None keeps all decisions."""
 
 
 class Strategy(ABC):
-    """Search of one task, round by round: proposes candidates and hears their latencies.
+    """Search of one task, round by round: proposes candidates and learns from their latencies.
 
-    A class in a module of its own, its `Config`, one line in `registry.STRATEGIES` and one file
-    conf/search/strategy/<name>.yaml make a strategy that `search/strategy=<name>` chooses.
+    To add a strategy that `search/strategy=<name>` selects, write a class and its `Config` in a separate
+    module, add one line to `registry.STRATEGIES`, and add the file conf/search/strategy/<name>.yaml.
     """
 
     Config: ClassVar[type[StrategyConfig]]
-    """Class of its settings."""
+    """Class of the settings."""
     reuses: ClassVar[bool] = True
-    """Whether `search.reuse=auto` gives it programs of other tasks."""
+    """Whether `search.reuse=auto` passes programs of other tasks to the strategy."""
     narrows_space: ClassVar[bool] = False
-    """Whether it draws from `DesignSpace.narrowed`, and not from all decisions of MetaSchedule."""
+    """Whether the strategy draws from `DesignSpace.narrowed` instead of all decisions of MetaSchedule."""
     draws_from_pool: ClassVar[bool] = False
-    """Whether all of its candidates are programs of a measured pool, as `executor=replay` needs."""
+    """Whether all candidates are programs of a measured pool, as `executor=replay` requires."""
     needs_parent_program: ClassVar[bool] = False
-    """Whether it searches a task that has a parent from the parent's program."""
+    """Whether the search of a task that has a parent starts from the parent's program."""
     takes_draft_model: ClassVar[bool] = False
-    """Whether its resources are a draft model, which depends on the device."""
+    """Whether the resources of the strategy are a draft model, which depends on the device."""
 
     @classmethod
     def measures_steps(cls, config: Any) -> bool:
-        """Whether each round is a step that the measurements of the step before decide."""
+        """Whether each round is a step that depends on the measurements of the previous step."""
         return False
 
     @classmethod
     def checkpoints(cls, config: Any) -> tuple[str, ...]:
-        """Checkpoints that it searches with, in addition to the cost model."""
+        """Checkpoints that the strategy uses in addition to the cost model."""
         return ()
 
     @classmethod
     def fitted(cls, config: Any, target: Target) -> StrategyConfig:
-        """The settings for a target; another strategy's if this one cannot serve the target."""
+        """The settings for a target; settings of another strategy if this one cannot serve the target."""
         found: StrategyConfig = config
         return found
 
     @classmethod
     def load(cls, config: Any, hardware: Hardware) -> Any:
-        """Models that all tasks of a process share; becomes `StrategySetting.resources`."""
+        """Loads the models that all tasks of a process share. They become `StrategySetting.resources`."""
         return None
 
     @classmethod
     @abstractmethod
     def make(cls, config: Any, setting: StrategySetting) -> Strategy:
-        """The search of one task; raises NoDesignSpaceError if there is nothing to tune."""
+        """Creates the search of one task. Raises NoDesignSpaceError if there is nothing to tune."""
 
     @property
     @abstractmethod
     def context(self) -> ms.TuneContext:
-        """Tune context of the task, in which its candidates are replayed."""
+        """Tune context of the task, used to replay its candidates."""
 
     @property
     def counts(self) -> CandidateCounts | None:
@@ -102,18 +102,18 @@ class Strategy(ABC):
 
     @abstractmethod
     def take_starts(self, starts: Sequence[str]) -> list[LiveProgram]:
-        """Start candidates (traces) that replay on the task and are new; the search goes on from them."""
+        """Returns new start candidates (traces) that replay on the task. The search goes on from them."""
 
     def take_parents(self, parents: Sequence[ReuseParent]) -> None:  # noqa: B027  # most reuse none
-        """Takes programs of other tasks that the next proposals may reuse, the most promising first."""
+        """Stores programs of other tasks that the next proposals may reuse, the most promising first."""
 
     @abstractmethod
     def propose(self, budget: RoundBudget) -> list[LiveProgram]:
-        """Live programs of the next round, none of them in `setting.known`; empty if none is left."""
+        """Live programs of the next round, none of them in `setting.known`. Empty if no candidate is left."""
 
     @abstractmethod
     def mark_measured(self, traces: Iterable[str]) -> None:
-        """Marks candidates as measured already, so that they are not proposed."""
+        """Marks candidates as already measured, so that they are not proposed."""
 
     @abstractmethod
     def learn(self, measured: Sequence[LiveProgram], latencies_s: Mapping[str, float]) -> None:

@@ -1,4 +1,4 @@
-"""Evolutionary search with the cost model: every candidate is replayed and rated."""
+"""Evolutionary search with the cost model: replays and rates every candidate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .sampled import SampledStrategy
 
 
 class EvolutionaryStrategy(SampledStrategy):
-    """Evolution: MetaSchedule's on a CPU, of rows of decisions on a GPU (One-Shot Tuner, section 4.2)."""
+    """Evolution by MetaSchedule on a CPU, over rows of decisions on a GPU (One-Shot Tuner, section 4.2)."""
 
     Config = EvolutionaryConfig
 

@@ -1,7 +1,7 @@
 """Strategy over a pool of measured programs: no other candidates exist.
 
 The command offers it as `search/strategy=pool`, for searches without a device (`executor=replay`) and for
-measuring a pool anew. So it is part of the product.
+measuring a pool again. It is therefore part of the product.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .sampled import QUICK_PROPOSALS
 
 @dataclass(frozen=True)
 class PoolConfig(StrategyConfig):
-    """Pool to search in; conf/search/strategy/pool.yaml says what each field means."""
+    """Settings of the pool to search in; conf/search/strategy/pool.yaml describes the fields."""
 
     name: str = "pool"
     pool: str = ""
@@ -39,7 +39,7 @@ class PoolConfig(StrategyConfig):
 def best_rows(
     scores: NDArray[np.floating], count: int, random_share: float, rng: np.random.Generator
 ) -> list[int]:
-    """Rows of up to `count` candidates: the highest `scores` [n], and a share drawn from the others."""
+    """Rows of up to `count` candidates: the highest `scores` [n], and a random share of the others."""
     order = np.argsort(-np.asarray(scores, np.float64), kind="stable")
     at_random = min(round(random_share * count), max(0, len(order) - count))
     best = order[: count - at_random]
@@ -48,10 +48,10 @@ def best_rows(
 
 
 class PoolStrategy(Strategy):
-    """Proposes the programs of a pool that the corrected cost model rates best.
+    """Proposes the programs of a pool that the corrected cost model rates highest.
 
-    With a replay, searches are compared without a device; with a device, a pool is measured anew. A task that
-    the pool does not have gets no candidates.
+    With a replay, this strategy compares searches without a device. With a device, it measures a pool again.
+    A task that is not in the pool gets no candidates.
     """
 
     Config = PoolConfig
@@ -60,7 +60,7 @@ class PoolStrategy(Strategy):
 
     @classmethod
     def load(cls, config: Any, hardware: Hardware) -> ProgramPool:
-        """The pool; raises OneShotConfigError where none is named, and what ProgramPool raises."""
+        """The pool. Raises OneShotConfigError if no pool is named, and the errors of ProgramPool."""
         if not config.pool:
             raise OneShotConfigError(
                 "search.strategy.pool is missing: set it to a dataset with measured programs, as in "
@@ -97,12 +97,12 @@ class PoolStrategy(Strategy):
 
     @property
     def counts(self) -> CandidateCounts:
-        """See Strategy; a program of the pool that was not proposed counts as one of a lower score."""
+        """See Strategy. Programs of the pool that were not proposed count as programs of a lower score."""
         rejected = {**self._rejected, LOWER_SCORE: len(self._left)}
         return CandidateCounts(tried=self._tried, proposed=self._proposed, rejected=rejected)
 
     def take_starts(self, starts: Sequence[str]) -> list[LiveProgram]:
-        """See Strategy; those that the pool has."""
+        """See Strategy. Start candidates outside the pool are left out."""
         return self._taken([start for start in dict.fromkeys(starts) if start in self._left])
 
     def propose(self, budget: RoundBudget) -> list[LiveProgram]:
@@ -122,7 +122,7 @@ class PoolStrategy(Strategy):
         self._tried -= len(known)
 
     def learn(self, measured: Sequence[LiveProgram], latencies_s: Mapping[str, float]) -> None:
-        """See Strategy: teaches the corrected cost model."""
+        """See Strategy. Teaches the corrected cost model."""
         self._setting.scorer.update(
             self._context,
             [program for _, program in measured],

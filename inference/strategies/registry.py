@@ -1,4 +1,4 @@
-"""Registry of search strategies: name to class, whose `Config` holds its settings."""
+"""Registry of search strategies: maps names to classes. The `Config` of a class holds its settings."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ STRATEGIES = {
     "pool": ".pool:PoolStrategy",
     "stock": ".stock:StockStrategy",
 }
-"""Module and class of each strategy, imported when first used; relative to this package."""
+"""Module and class of each strategy, relative to this package. A module is imported on first use."""
 
 _REGISTRY = Registry("search.strategy", __package__, STRATEGIES, "unknown; use search/strategy= with")
 
 
 def strategy_class(name: str) -> type[Strategy]:
-    """The class of a strategy; raises OneShotConfigError."""
+    """Class of a strategy. Raises OneShotConfigError."""
     found: type[Strategy] = _REGISTRY.find(name)
     return found
 
 
 def strategy_config(given: Any) -> StrategyConfig:
-    """Settings of a strategy from its name, from a mapping with the key `name`, or from settings.
+    """Settings of a strategy from a name, from a mapping with the key `name`, or from settings.
 
-    Raises OneShotConfigError, and what the settings raise for values out of range.
+    Raises OneShotConfigError, and the errors of the settings for values out of range.
     """
     if isinstance(given, StrategyConfig):
         return given
@@ -42,5 +42,5 @@ def strategy_config(given: Any) -> StrategyConfig:
 
 
 def fitted_strategy(config: StrategyConfig, target: Target) -> StrategyConfig:
-    """The settings of a strategy that can serve the target; see `Strategy.fitted`."""
+    """Settings of a strategy that can serve the target; see `Strategy.fitted`."""
     return strategy_class(config.name).fitted(config, target)

@@ -19,15 +19,15 @@ from ..search.loop import RoundBudget
 from .base import Strategy, StrategySetting
 
 QUICK_PROPOSALS = 16
-"""Candidates of a quick round, from a short search or drawn at random."""
+"""Number of candidates in a quick round, from a short search or drawn at random."""
 
 _FAILED = MeasureOutcome(failure=FailureKind.RUN_ERROR)
 
 
 class SampledStrategy(Strategy):
-    """A program sampler as a strategy; both read and extend the known candidates of the sampler.
+    """Wraps a program sampler as a strategy; both read and extend the known candidates of the sampler.
 
-    Where the sampler finds no population to begin with, candidates are drawn at random: most programs break
+    If the sampler does not find an initial population, candidates are drawn at random: most programs exceed
     the limits of a GPU.
     """
 
@@ -50,7 +50,7 @@ class SampledStrategy(Strategy):
         return counts if self._at_random is None else counts + self._at_random.counts
 
     def take_starts(self, starts: Sequence[str]) -> list[LiveProgram]:
-        """See Strategy; a candidate goes by the trace that TVM made of it."""
+        """See Strategy. The trace that TVM made of a candidate identifies it."""
         found: LivePrograms = {}
         rejected: Counter[str] = Counter()
         for start in starts:
@@ -89,7 +89,7 @@ class SampledStrategy(Strategy):
         self._sampler.learn(measured, outcomes)
 
     def _propose_quickly(self) -> list[LiveProgram]:
-        """The candidates of a quick round; most of what tuning gains over plain loops is in any good one."""
+        """Candidates of a quick round. Any good candidate brings most of the gain over plain loops."""
         return self._draw_random()
 
     def _draw_random(self) -> list[LiveProgram]:
@@ -99,24 +99,24 @@ class SampledStrategy(Strategy):
 
 
 class DescendingSampler(ProgramSampler):
-    """A program sampler whose later candidates descend from earlier ones."""
+    """Program sampler with later candidates that descend from earlier ones."""
 
     @abstractmethod
     def descend_from(self, traces: Iterable[str]) -> None:
-        """Makes candidates parents of later ones before they are measured."""
+        """Makes candidates parents of later candidates before their measurement."""
 
     @abstractmethod
     def propose_quickly(self, count: int) -> list[LiveProgram]:
-        """`count` candidates of a short search."""
+        """Proposes `count` candidates of a short search."""
 
 
 class DescendingStrategy(SampledStrategy):
-    """A sampler whose candidates descend from earlier ones as a strategy."""
+    """Wraps a sampler with descending candidates as a strategy."""
 
     _sampler: DescendingSampler
 
     def take_starts(self, starts: Sequence[str]) -> list[LiveProgram]:
-        """See Strategy; later candidates descend from start candidates, too."""
+        """See Strategy. Later candidates also descend from start candidates."""
         found = super().take_starts(starts)
         self._sampler.descend_from(trace for trace, _ in found)
         return found

@@ -1,7 +1,7 @@
-"""Stock MetaSchedule's search: its evolution, with an XGBoost model that learns from the task's measurements.
+"""Stock MetaSchedule's search: evolution with an XGBoost model that learns from the task's measurements.
 
-It is the backend of ETO (`search.reuse=paper`), whose Ansor is gone from TVM, and a contestant in benchmarks.
-Candidates are measured as those of every strategy.
+It is the backend of ETO (`search.reuse=paper`), because TVM no longer contains ETO's Ansor. It is also a
+contestant in benchmarks. Its candidates are measured like the candidates of every strategy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .sampled import SampledStrategy
 
 @dataclass(frozen=True)
 class StockConfig(EvolutionaryConfig):
-    """Settings of MetaSchedule's evolution; the defaults are MetaSchedule's own."""
+    """Settings of MetaSchedule's evolution, with MetaSchedule's defaults."""
 
     name: str = "stock"
     population_size: int = 512
@@ -39,7 +39,7 @@ class StockStrategy(SampledStrategy):
 
     @classmethod
     def make(cls, config: Any, setting: StrategySetting) -> Strategy:
-        """See Strategy; raises GbdtError without xgboost."""
+        """See Strategy. Raises GbdtError without xgboost."""
         require_xgboost()
         scorer = ms.cost_model.XGBModel(num_tuning_cores=setting.threads)
         own = replace(setting, scorer=scorer, random_share=config.eps_greedy)

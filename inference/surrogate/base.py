@@ -50,15 +50,13 @@ class Surrogate(ABC):
     @property
     @abstractmethod
     def is_primed(self) -> bool:
-        """Whether programs of other tasks inform the surrogate, so that it can choose the first
-        candidates."""
+        """Whether programs of other tasks inform the surrogate; it can then choose the first candidates."""
 
     @abstractmethod
     def first_batch(
         self, left: Sequence[Embedded], count: int, cost: NDArray[np.floating] | float = 1.0
     ) -> NDArray[np.int64]:
-        """Rows of up to `count` candidates to measure before any of the task ran; `cost` [n] is in
-        seconds."""
+        """Rows of up to `count` first candidates to measure, before any has run; `cost` [n] is in seconds."""
 
     @abstractmethod
     def best_batch(

@@ -62,8 +62,7 @@ class CandidateEmbedder:
 def _loop_embeddings(
     mod: IRModule, hardware: Hardware, traces: Sequence[str]
 ) -> tuple[NDArray[np.float32], int]:
-    """Embeddings of loops, float32 [n, EMBEDDING_DIM], zeros if unreadable, and the number of readable
-    ones."""
+    """Loop embeddings, float32 [n, EMBEDDING_DIM], zeros if unreadable, and the number of readable ones."""
     embeddings = np.zeros((len(traces), EMBEDDING_DIM), dtype=np.float32)
     read = 0
     # As in drafting, the loops of some tasks cannot be read.

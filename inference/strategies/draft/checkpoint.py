@@ -16,7 +16,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def fitting_checkpoint(config: DraftingConfig, target: Target) -> DraftingConfig | None:
-    """The settings with a draft checkpoint named that fits the target; None, with a warning, if none does.
+    """The settings with a draft checkpoint that fits the target; None, with a warning, if none fits.
 
     Raises CheckpointNotFoundError, FeatureVersionError or CorruptCheckpointError for a draft checkpoint that
     the user named.

@@ -41,7 +41,7 @@ class DraftingConfig(StrategyConfig):
         )
 
     def refining_draft(self) -> DraftRequest:
-        """Request of a later round, which drafts around the fastest measured candidates."""
+        """Request of a later round, which drafts candidates near the fastest measured ones."""
         return DraftRequest(
             population=self.refine_population,
             generations=self.refine_generations,

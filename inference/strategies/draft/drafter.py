@@ -1,12 +1,11 @@
-"""Drafting: an evolutionary search over decisions alone, whose best candidates are replayed and verified.
+"""Drafting: an evolutionary search over decisions alone. The best candidates are replayed and verified.
 
 One-Shot Tuner searches with a frozen model (section 4.2) and evolves 512 candidates for up to 120 steps
-(Table 2). A draft model needs no program, so that thousands of candidates take seconds here:
+(Table 2). A draft model does not need programs, so that thousands of candidates take only seconds here:
 
     drafter = Drafter(task, target, DraftModel.load("path/to/draft"), context)
     for trace, candidate in verified(context, drafter.draft(DraftingConfig().first_draft())):
         ...  # rate the candidates with the store-level model, measure the best
-
 """
 
 from __future__ import annotations
@@ -40,17 +39,17 @@ from .model import DraftModel, Rater
 from .population import Allowed, Population, Rate
 
 LEAST_LANES = 4
-"""Fewest lanes of an innermost loop that count as vectorised: float32 of the narrowest registers."""
+"""Minimum number of lanes of a vectorised innermost loop: float32 in the narrowest registers."""
 
 _DRAWS = 2048
-"""Rows that are drawn for one within the limits of a GPU."""
+"""Number of rows drawn per row within the limits of a GPU."""
 
 _OTHER_LOCATIONS = len(InputLocation) - 1
-"""Compute locations of inputs other than the one of most candidates."""
+"""Number of compute locations of inputs, without the location that most candidates use."""
 
 
 class UnreadableSpaceError(Exception):
-    """A task or design space that drafting cannot read, for example one of an unknown schedule rule."""
+    """Drafting cannot read the task or its design space, for example because of an unknown schedule rule."""
 
 
 class Drafter:
@@ -67,9 +66,9 @@ class Drafter:
         context: ms.TuneContext,
         narrow: Narrow | None = None,
     ) -> None:
-        """`context` is a tune context of the task and target; `narrow` leaves out some of its decisions.
+        """`context` is a tune context of the task and target. `narrow` leaves out some of its decisions.
 
-        Raises NoDesignSpaceError where the task has nothing to tune, UnreadableSpaceError where none of its
+        Raises NoDesignSpaceError if the task has nothing to tune, and UnreadableSpaceError if none of its
         sketches can be drafted.
         """
         try:
@@ -108,13 +107,14 @@ class Drafter:
     ) -> list[Draft]:
         """Up to `request.keep` different candidates; equal arguments give equal drafts.
 
-        Candidates of all kinds come first, by descending score and then some at random. Those that evolved
-        apart (`request.vectorised_share`, `request.compute_location_share`) follow in the same order.
+        Candidates of all kinds come first, in descending order of score, followed by some random ones.
+        Candidates that evolved separately (`request.vectorised_share`, `request.compute_location_share`)
+        follow in the same order.
 
         Args:
-            parents: traces to start from, such as the fastest measured.
+            parents: traces to start from, such as the fastest measured ones.
             known: traces that are not drafted again.
-            surrogate: corrects the scores during the search; the drafts keep those of the model.
+            surrogate: corrects the scores during the search. The drafts keep the scores of the model.
         """
         rng = np.random.default_rng(request.seed)
         rates = self._raters if surrogate is None else self._corrected(surrogate)
@@ -132,9 +132,10 @@ class Drafter:
         return self.rated(traces)
 
     def random_trace(self, rng: np.random.Generator) -> str:
-        """Trace of a candidate with evenly drawn decisions, of a sketch at random.
+        """Trace of a candidate of a random sketch with uniformly drawn decisions.
 
-        It may be invalid, on a GPU only where a sketch has hardly any candidate within the limits.
+        On a GPU the trace may be invalid, but only if hardly any candidate of the sketch is within the
+        limits.
         """
         space = self.spaces[rng.integers(len(self.spaces))]
         rows = space.canonical(space.sample(1 if self._allowed is None else _DRAWS, rng))
@@ -144,7 +145,7 @@ class Drafter:
         return space.traces(rows[:1])[0]
 
     def _niches(self, usual: Sequence[str]) -> list[Allowed]:
-        """Kinds of candidates that evolve apart, because few of the `usual` ones are of them."""
+        """Kinds of candidates that evolve separately because they are rare among the `usual` candidates."""
         niches: list[Allowed] = []
         if self._has_input_locations:
             most = Counter(self._input_locations(usual)).most_common(1)
@@ -166,7 +167,7 @@ class Drafter:
         known: set[str],
         rng: np.random.Generator,
     ) -> list[str]:
-        """Traces of candidates of all kinds, then of vectorised ones that evolved apart."""
+        """Traces of candidates of all kinds, followed by separately evolved vectorised candidates."""
         share = request.vectorised_share if self._has_vectors else 0.0
         part = _resized(request, round(share * request.population), round(share * request.keep))
         apart = self._evolved(part, _is_vectorised, rates, parents, known, rng)
@@ -175,7 +176,7 @@ class Drafter:
         return self._evolved(rest, self._allowed, rates, parents, {*known, *apart}, rng) + apart
 
     def _input_locations(self, traces: Sequence[str]) -> list[int]:
-        """Compute location of the inputs (an `InputLocation`) of each own candidate."""
+        """Compute location of the inputs (an `InputLocation`) of each candidate of this drafter."""
         found: dict[str, int] = {}
         for space, _, known, values in self._read(traces):
             locations = input_locations(Nest.of(space.sketch, values)).tolist()
@@ -191,7 +192,7 @@ class Drafter:
         known: set[str],
         rng: np.random.Generator,
     ) -> list[str]:
-        """Traces that evolution finds among the allowed candidates; none without `request`."""
+        """Traces that evolution finds among the allowed candidates; empty without `request`."""
         if request is None:
             return []
         populations = [
@@ -218,7 +219,7 @@ class Drafter:
         return kept_traces(populations, request, known, rng)
 
     def rated(self, traces: Sequence[str]) -> list[Draft]:
-        """Drafts of traces, in order, without traces of sketches that are not drafted."""
+        """Drafts of traces, in order. Traces of sketches that are not drafted are left out."""
         found: dict[str, Draft] = {}
         for space, rater, known, values in self._read(traces):
             scores, embeddings = rater.with_embeddings(values)
@@ -230,7 +231,7 @@ class Drafter:
     def _read(
         self, traces: Sequence[str]
     ) -> Iterator[tuple[SketchSpace, Rater, list[str], NDArray[np.int64]]]:
-        """Yields each space with its rater, its traces among the given, and their values [m, width]."""
+        """Yields each space with its rater, its traces among the given ones, and their values [m, width]."""
         for space, rater in zip(self.spaces, self._raters, strict=True):
             read = [(trace, space.sketch.values_in(trace)) for trace in traces]
             known = {trace: values for trace, values in read if values is not None}
@@ -242,7 +243,7 @@ class Drafter:
 
 
 def _resized(request: DraftRequest, population: int, keep: int) -> DraftRequest | None:
-    """The request with another number of candidates; None if either number is 0."""
+    """The request with different numbers of candidates; None if either number is 0."""
     return replace(request, population=population, keep=keep) if population and keep else None
 
 
@@ -272,8 +273,8 @@ def verified(
 ) -> Iterator[tuple[str, ms.MeasureCandidate]]:
     """Replays drafts and yields each different program with its trace.
 
-    The trace is read back from the program, because TVM moves decisions that it does not allow. `rejected`
-    takes the number of the other drafts by cause.
+    The trace is read from the program, because TVM moves decisions that it does not allow. `rejected` counts
+    the other drafts by cause.
     """
     rejected = Counter() if rejected is None else rejected
     seen: set[str] = set()

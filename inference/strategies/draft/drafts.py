@@ -1,4 +1,4 @@
-"""Drafts: candidates that were rated by their decisions and not replayed."""
+"""Drafts: candidates that are rated by their decisions and not replayed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ....compiler.structure.nest import Nest
 from ....errors import UserError
 
 STORE_S = 1.1e-3
-"""Seconds that LLVM takes for each store that a program may unroll: mean of seven tasks on an AMD Zen 3."""
+"""Seconds that LLVM spends on each store that a program may unroll: mean of seven tasks on an AMD Zen 3."""
 
 FIXED_S = 0.5
-"""Seconds of replaying, building and timing besides; only ratios of costs count."""
+"""Seconds for the rest of replaying, building and timing; only ratios of costs matter."""
 
 
 class DraftRequestError(UserError, ValueError):
@@ -25,28 +25,30 @@ class DraftRequestError(UserError, ValueError):
 class DraftRequest:
     """Size of one draft, the number of candidates that it keeps, and its seed.
 
-    Each generation rates `population` new candidates: children of the best so far by mutation or crossover,
-    and some drawn at random. `DraftingConfig` has the settings of a search, which drafts once a round.
+    Each generation rates `population` new candidates. Most are children of the best candidates so far, by
+    mutation or crossover; the others are drawn at random. `DraftingConfig` holds the settings of a search,
+    which drafts once per round.
     """
 
     population: int
     generations: int
-    # Candidates handed on.
+    # Number of candidates that the draft returns.
     keep: int
-    # Share of the children that is mutated; the others cross two parents.
+    # Share of the children that are mutated; the others are crossovers of two parents.
     mutation_probability: float = 0.7
-    # Share drawn at random of each generation and of the kept: insurance against a wrong model.
+    # Random share of each generation and of the kept candidates: insurance against a wrong model.
     random_share: float = 0.05
-    # Share of a CPU's candidates that evolves apart, among programs whose innermost loop MetaSchedule
-    # vectorises. LLVM vectorises others, too, on which a single evolution converges where a model prefers
-    # them. The former compile faster and run as fast or faster (benchmarks/results/constants).
-    vectorised_share: float = 0.5
-    # Share of a CPU's candidates that evolves apart where most others do not look, in even parts: the other
-    # compute locations of inputs (before the loops that read them, around the reduction, within it), and
-    # programs whose unrolled code skips inserted zeros, as of a transposed convolution
+    # Share of a CPU's candidates that evolves separately, among programs with an innermost loop that
+    # MetaSchedule vectorises. LLVM vectorises other programs as well. A single evolution converges on these
+    # if a model prefers them. Programs vectorised by MetaSchedule compile faster and run as fast or faster
     # (benchmarks/results/constants).
+    vectorised_share: float = 0.5
+    # Share of a CPU's candidates that evolves separately in rarely explored regions, in equal parts. The
+    # regions are the other compute locations of inputs (before the loops that read them, around the
+    # reduction, within it), and programs with unrolled code that skips inserted zeros, as in a transposed
+    # convolution (benchmarks/results/constants).
     compute_location_share: float = 0.4
-    # Better kept candidates that may differ from one in a single decision.
+    # Number of better kept candidates that may differ from a kept candidate in a single decision.
     neighbours: int = 4
     seed: int = 0
 
@@ -63,21 +65,21 @@ class DraftRequest:
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A candidate that was not replayed, rated by its decisions.
+    """Candidate that was not replayed, rated by its decisions.
 
-    It is no `Candidate` yet: TVM may move its decisions when they are replayed, or reject them.
+    A draft is not a `Candidate` yet: TVM may move its decisions during replay, or reject them.
     """
 
     trace: str
-    """Its canonical trace (JSON)."""
+    """Canonical trace (JSON)."""
     score: float
     """Score of the draft model, uncorrected by measurements."""
     embedding: NDArray[np.float32]
     """Embedding float32 [EMBEDDING_DIM]; see `surrogate.embedding`."""
     cost_s: float = 1.0
-    """Seconds that measuring it takes; see `measuring_cost_s`."""
+    """Seconds to measure the candidate; see `measuring_cost_s`."""
 
 
 def measuring_cost_s(nest: Nest) -> NDArray[np.floating]:
-    """Seconds [n] that measuring candidates takes, by the stores that they may unroll."""
+    """Seconds [n] to measure candidates, estimated from the stores that they may unroll."""
     return FIXED_S + STORE_S * nest.unroll_step()

@@ -1,4 +1,4 @@
-"""Shares of sketches in a generation, and the drafts that are kept at its end."""
+"""Each sketch's share of a generation, and the drafts that the search keeps at its end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .population import Population
 
 
 def shares(populations: Sequence[Population], total: int, best: Sequence[int] | None = None) -> list[int]:
-    """Candidates of each sketch: half evenly, half by its part among the best."""
+    """Number of candidates per sketch: half split evenly, half by the sketch's share of the best."""
     even = total / len(populations)
     if best is None or not sum(best):
         return [max(round(even), 1) for _ in populations]
@@ -20,7 +20,7 @@ def shares(populations: Sequence[Population], total: int, best: Sequence[int] | 
 
 
 def best_scores(populations: Sequence[Population], count: int) -> list[int]:
-    """Number of each sketch's candidates among the `count` best of all sketches."""
+    """Number of candidates of each sketch among the `count` best of all sketches."""
     scores = np.concatenate([population.scores for population in populations])
     owner = np.repeat(np.arange(len(populations)), [len(p.scores) for p in populations])
     best = np.argsort(-scores, kind="stable")[: max(count, 1)]
@@ -30,7 +30,7 @@ def best_scores(populations: Sequence[Population], count: int) -> list[int]:
 def kept_traces(
     populations: Sequence[Population], request: DraftRequest, known: set[str], rng: np.random.Generator
 ) -> list[str]:
-    """Traces of the best that are not all similar, then of some at random."""
+    """Traces of the best candidates that are not all similar, followed by some random ones."""
     scores = np.concatenate([population.scores for population in populations])
     owner = np.repeat(np.arange(len(populations)), [len(p.scores) for p in populations])
     row = np.concatenate([np.arange(len(p.scores)) for p in populations])

@@ -1,4 +1,4 @@
-"""`DraftModel`: a checkpoint of draft features that rates candidates by their decisions."""
+"""`DraftModel`: checkpoint of draft features that rates candidates by their decisions."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from ....models.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from ...surrogate.embedding import embeddings_of
 from .config import DraftingConfig
 
-_CHUNK = 4096  # candidates at a time through the network
+_CHUNK = 4096  # candidates per pass through the network
 
 LIVE_FRACTION_EXPONENT = 4.0
-"""Power of `Nest.live_fraction`, which no model sees, that divides a score. The surrogate trusts a quarter of
-the log-scores (`residual.TRUST`); the live fraction is counted, so that this power restores it in full."""
+"""Exponent of `Nest.live_fraction`, which divides a score; models do not see the live fraction. The surrogate
+trusts a quarter of the log-scores (`residual.TRUST`). The live fraction is counted exactly; this exponent
+restores its full effect."""
 
 
 class DraftModel:
-    """A frozen draft model for one device; serves any number of tasks."""
+    """Frozen draft model for one device. It serves any number of tasks."""
 
     def __init__(
         self,
@@ -38,11 +39,11 @@ class DraftModel:
         hardware: Hardware | None = None,
         lcb_coefficient: float = DraftingConfig.lcb_coefficient,
     ) -> None:
-        """`hardware` is the device that is tuned for; None is this machine's CPU with all its cores.
+        """`hardware` is the target device; None means this machine's CPU with all its cores.
 
-        A score is the lower confidence bound of the output, `lcb_coefficient` standard deviations below the
-        mean, for models that predict one: a search over thousands of candidates converges on those that the
-        model overrates, and ensemble members rarely agree on these.
+        If the model predicts a standard deviation, a score is the lower confidence bound of the output: the
+        mean minus `lcb_coefficient` standard deviations. A search over thousands of candidates converges on
+        candidates that the model overrates. Ensemble members rarely agree on these.
         """
         self.checkpoint = checkpoint
         self.lcb_coefficient = lcb_coefficient
@@ -56,21 +57,21 @@ class DraftModel:
         hardware: Hardware | None = None,
         lcb_coefficient: float = DraftingConfig.lcb_coefficient,
     ) -> DraftModel:
-        """Loads a checkpoint directory or one that comes with foretune by its name.
+        """Loads a checkpoint from a directory, or a checkpoint shipped with foretune by its name.
 
-        Raises CheckpointNotFoundError, FeatureVersionError (as for a model of replayed programs) or
+        Raises CheckpointNotFoundError, FeatureVersionError (for example, for a model of replayed programs) or
         CorruptCheckpointError.
         """
         return cls(load_checkpoint(path, feature_version=DRAFT_VERSION), hardware, lcb_coefficient)
 
     def rater(self, sketch: Sketch, structure: TaskStructure, task: NDArray[np.float32]) -> Rater:
-        """Rates candidates of a sketch; `task` is the task vector of `features.task`."""
+        """Rater of candidates of a sketch; `task` is the task vector of `features.task`."""
         featurizer = DraftFeaturizer(sketch, structure, self.hardware)
         return Rater(self._predictor, featurizer, task, self.hardware.features(), self.lcb_coefficient)
 
 
 class Rater:
-    """Rates candidates of one sketch by their values, int64 [n, width]; higher is faster."""
+    """Rates candidates of one sketch by their values, int64 [n, width]. A higher score is faster."""
 
     def __init__(
         self,

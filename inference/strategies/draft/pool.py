@@ -1,4 +1,4 @@
-"""Pool of the drafts of a task that were not replayed yet."""
+"""Pool of a task's drafts that were not replayed yet."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .drafts import Draft
 
 
 class DraftPool:
-    """Hands out drafts to replay, the highest expected improvement for its measuring cost first.
+    """Returns drafts to replay, in descending order of expected improvement per measuring cost.
 
-    Compiling programs is half of a tuning run, up to half of that goes into a tenth of the programs, and
-    these are hardly ever the best: hence the cost.
+    Compiling programs is half of a tuning run. Up to half of the compile time goes into a tenth of the
+    programs, and these are hardly ever the best. The pool therefore considers the cost.
     """
 
     def __init__(self, surrogate: Surrogate | None = None) -> None:
-        """Without a `surrogate`, drafts with the highest predicted scores come first."""
+        """Without a `surrogate`, the drafts with the highest predicted scores come first."""
         self._surrogate = surrogate
         self._left: dict[str, Draft] = {}
         self._traces: set[str] = set()
@@ -31,23 +31,23 @@ class DraftPool:
 
     @property
     def traces(self) -> AbstractSet[str]:
-        """Traces of all drafts that the pool ever had, so that none of them is drafted again."""
+        """Traces of all drafts that were ever in the pool, so that they are not drafted again."""
         return self._traces
 
     @property
     def fastest(self) -> Sequence[str]:
-        """Traces that ran, the fastest first."""
+        """Traces of candidates that ran, the fastest first."""
         ran = {trace: s for trace, s in self._latencies_s.items() if np.isfinite(s)}
         return sorted(ran, key=lambda trace: ran[trace])
 
     def add(self, drafts: Iterable[Draft]) -> None:
-        """Takes drafts in; a draft with a known trace replaces the older one."""
+        """Adds drafts. A draft with a known trace replaces the older one."""
         taken_in = {draft.trace: draft for draft in drafts}
         self._left |= taken_in
         self._traces |= taken_in.keys()
 
     def learn(self, drafts: Sequence[Draft], latencies_s: Mapping[str, float]) -> None:
-        """Takes latencies of drafts in seconds by trace, inf for a failure; the pool has them no more."""
+        """Learns latencies of drafts in seconds by trace, inf for a failure. The drafts leave the pool."""
         for draft in drafts:
             self._left.pop(draft.trace, None)
             self._latencies_s[draft.trace] = latencies_s[draft.trace]
@@ -55,7 +55,7 @@ class DraftPool:
             self._surrogate.learn(drafts, [latencies_s[draft.trace] for draft in drafts])
 
     def take(self, count: int) -> list[Draft]:
-        """Up to `count` drafts, which leave the pool."""
+        """Removes up to `count` drafts from the pool and returns them."""
         left = list(self._left.values())
         if not left or count < 1:
             return []

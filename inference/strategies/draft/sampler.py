@@ -1,4 +1,4 @@
-"""Program sampler that drafts: it rates decisions by the thousand and replays only the best."""
+"""Program sampler that drafts: it rates decisions by the thousand and replays only the best drafts."""
 
 from __future__ import annotations
 
@@ -25,17 +25,16 @@ _QUICK_GENERATIONS = 2
 
 
 class DraftSampler(DescendingSampler):
-    """Drafts with a `DraftModel`, and replays the drafts of the highest expected improvement."""
+    """Drafts with a `DraftModel`, and replays the drafts with the highest expected improvement."""
 
     name = "draft"
 
     def __init__(self, setting: StrategySetting, config: DraftingConfig) -> None:
         """`setting.resources` is the DraftModel.
 
-        Up to `setting.per_round` drafts are replayed a round; the others stay for later rounds. The surrogate
-        corrects the draft model's scores by the measurements. The clock takes the time of drafting and
-        selecting as the stage `drafting`, apart from that of replay. Random candidates are within the
-        narrowed space, too.
+        A round replays up to `setting.per_round` drafts; later rounds can use the other drafts. The surrogate
+        corrects the draft model's scores with the measurements. The clock records drafting and selecting as
+        the stage `drafting`, separately from replay. Random candidates are also within the narrowed space.
         """
         super().__init__(setting)
         self._drafter = Drafter(setting.task, setting.target, setting.resources, self.context, setting.narrow)
@@ -44,11 +43,11 @@ class DraftSampler(DescendingSampler):
         self._first = config.first_draft()
         self._refining = config.refining_draft()
         self._clock = setting.clock
-        self._searched = False  # by a whole draft; a quick round is none
+        self._searched = False  # by a full draft; a quick round does not count
         self._starts: list[str] = []
 
     def learn(self, measured: Sequence[LiveProgram], outcomes: Sequence[MeasureOutcome]) -> None:
-        """Keeps the fastest as parents of later drafts, and teaches the pool's surrogate."""
+        """Teaches the surrogate, and keeps the fastest programs as parents of later drafts."""
         latencies_s = {
             trace: outcome.latency_s for (trace, _), outcome in zip(measured, outcomes, strict=True)
         }
@@ -60,13 +59,13 @@ class DraftSampler(DescendingSampler):
         self._starts += traces
 
     def propose_quickly(self, count: int) -> list[LiveProgram]:
-        """See DescendingSampler; candidates of a short search."""
+        """See DescendingSampler. The candidates come from a short search."""
         short = replace(self._first, generations=min(_QUICK_GENERATIONS, self._first.generations))
         return self._handed_on(self._round(short, count))
 
     @property
     def counts(self) -> CandidateCounts:
-        """See ProgramSampler; drafts count once they are rated."""
+        """See ProgramSampler. A draft counts once it is rated."""
         return replace(super().counts, drafted=self._drafter.candidates_drafted)
 
     def _draw(self) -> LivePrograms:
@@ -75,7 +74,7 @@ class DraftSampler(DescendingSampler):
         return self._round(request, self.per_round)
 
     def _draw_random(self) -> LiveProgram | None:
-        """See ProgramSampler; MetaSchedule draws from decisions that the space leaves out."""
+        """See ProgramSampler. MetaSchedule would also draw decisions that the narrowed space leaves out."""
         if not self._drafter.is_narrowed:
             return super()._draw_random()
         self._tried += 1
@@ -86,7 +85,7 @@ class DraftSampler(DescendingSampler):
             return None
 
     def _round(self, request: DraftRequest, count: int) -> LivePrograms:
-        """Up to `count` candidates, none of them known."""
+        """Up to `count` new candidates."""
         with self._drafting():
             drafts = self._drafter.draft(
                 replace(request, seed=self._draw_seed()),
@@ -102,10 +101,10 @@ class DraftSampler(DescendingSampler):
         return self._draw_random_new(count - len(found), found) | found
 
     def _replayed(self, drafts: Sequence[Draft], found: Container[str]) -> LivePrograms:
-        """Programs of drafts that are neither known nor found."""
+        """Programs of drafts that are neither known nor in `found`."""
         rejected: Counter[str] = Counter()
         programs = dict(verified(self.context, drafts, rejected))
-        # TVM may have moved a decision of what was drafted: neither form is proposed again.
+        # TVM may have moved a decision of a draft. Neither form is proposed again.
         fresh = {
             trace: program
             for trace, program in programs.items()

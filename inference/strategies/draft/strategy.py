@@ -1,4 +1,4 @@
-"""Draft-then-verify: the default strategy, and evolution where a target or a task cannot be drafted."""
+"""Draft-then-verify: the default strategy. Evolution replaces it for targets and tasks without drafting."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DraftStrategy(DescendingStrategy):
 
     @classmethod
     def fitted(cls, config: Any, target: Target) -> StrategyConfig:
-        """The settings with their checkpoint named; evolution, with a warning, where none fits the target.
+        """The settings with a fitting checkpoint, or those of evolution, with a warning, if none fits.
 
         Raises CheckpointNotFoundError, FeatureVersionError or CorruptCheckpointError for a draft checkpoint
         that the user named.
@@ -44,12 +44,12 @@ class DraftStrategy(DescendingStrategy):
 
     @classmethod
     def load(cls, config: Any, hardware: Hardware) -> DraftModel:
-        """The draft model; raises as `DraftModel.load` does."""
+        """Loads the draft model. Raises the errors of `DraftModel.load`."""
         return DraftModel.load(config.checkpoint, hardware, config.lcb_coefficient)
 
     @classmethod
     def make(cls, config: Any, setting: StrategySetting) -> Strategy:
-        """See Strategy; a task whose loops drafting cannot read is searched by evolution."""
+        """See Strategy. Evolution searches tasks with loops that drafting cannot read."""
         if setting.resources is None:
             raise ValueError("search.strategy=draft: needs a draft model; see DraftStrategy.load")
         try:
