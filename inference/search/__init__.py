@@ -1,1 +1,1 @@
-"""The search: its settings, the tuner of all tasks, the session and loop of one task."""
+"""The search: its settings, the tuner of all tasks, and the session and loop of one task."""

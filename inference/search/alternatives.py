@@ -1,4 +1,4 @@
-"""Alternatives of a network while it is tuned: which are given up, and which the network takes."""
+"""Alternatives of a network during tuning: which ones the run gives up, and which ones the network uses."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ from ..run.result import AlternativeResult, TaskResult
 from .task_search import TaskSearch
 
 HOPELESS = 1.3
-"""A way that takes so many times the latency of another one, after all tasks of both had a round, gets no
-further round."""
+"""Latency ratio of two implementations above which the slower one gets no further round. All tasks of both
+must have had a round."""
 
 RESIZED_TEMPLATES = 2
-"""Templates that an alternative measures where its layer was measured at another size: the best one in blocks
-and the best one stage by stage, by the closed form."""
+"""Number of templates that an alternative measures if its layer was measured at another size: the best one in
+blocks and the best one stage by stage, according to the closed form."""
 
 
 class Contests:
     """Alternatives among the searches of a run."""
 
     def __init__(self, offers: Sequence[Offer], searches: Sequence[TaskSearch]) -> None:
-        """Lets the tasks of each offer count with its places in the network, as far as these are searched."""
+        """Assigns the places in the network that each offer replaces to the offer's tasks.
+
+        Offers with tasks that are not searched are left out.
+        """
         self._searches = {search.task.workload_hash: search for search in searches}
         self._offers = [offer for offer in offers if all(name in self._searches for name in _names(offer))]
         for offer in self._offers:
@@ -45,10 +48,11 @@ class Contests:
                     replaced.role.stand_ins.append(own)
 
     def give_up(self, rounds: int) -> None:
-        """Ends searches of alternatives, as if they had all `rounds`: hopeless ones, and measured templates.
+        """Ends searches of alternatives that are hopeless or have measured their templates.
 
-        What an alternative replaces everywhere gets no further round in this run where it is hopeless itself;
-        see HOPELESS. A run without the alternative goes on with it.
+        The searches end as if they had all `rounds`. A task that an alternative replaces everywhere gets no
+        further round in this run if it is hopeless compared with the alternative; see HOPELESS. A run without
+        the alternative continues the search of the task.
         """
         hopeless: list[bool] = []
         for offer in self._offers:
@@ -70,10 +74,11 @@ class Contests:
     def leave_out(self, resized_s: Callable[[TaskSearch], Mapping[float, float]], rounds: int) -> None:
         """Ends searches of alternatives that were hopeless at another size, as if they had all `rounds`.
 
-        The others measure fewer templates (`RESIZED_TEMPLATES`), as earlier runs have found them worth it.
+        The others that were measured there measure fewer templates (`RESIZED_TEMPLATES`), because earlier
+        runs found them competitive.
 
         Args:
-            resized_s: latency in seconds of a task's layer at other sizes, by its distance from that size.
+            resized_s: latency in seconds of a task's layer at other sizes, by the distance from that size.
         """
         earlier: list[tuple[float, float] | None] = []
         fastest_s: dict[tuple[tuple[str, ...], float], float] = {}
@@ -96,7 +101,7 @@ class Contests:
         self._end(hopeless, rounds)
 
     def saved_s(self) -> float:
-        """Seconds that the network saves by the alternatives that are faster so far."""
+        """Seconds that the network saves with the alternatives that are faster so far."""
         latency_s = {name: min(s.best_s, s.untuned_s) for name, s in self._searches.items()}
         saved, taken = 0.0, set[str]()
         for offer in preferred(self._offers, latency_s.get):
@@ -107,7 +112,7 @@ class Contests:
         return saved
 
     def _end(self, hopeless: Sequence[bool], rounds: int) -> None:
-        """Ends the searches of tasks that nothing but hopeless offers calls; one truth value an offer."""
+        """Ends the searches of tasks that only hopeless offers call; `hopeless` has one value per offer."""
         offers = list(zip(self._offers, hopeless, strict=True))
         needed = {task.workload_hash for offer, lost in offers if not lost for task in offer.tasks}
         for search in (search for offer, lost in offers if lost for search in self._own(offer)):
@@ -122,11 +127,11 @@ class Contests:
 
 
 def preferred(offers: Sequence[Offer], latency_s: Callable[[str], float | None]) -> list[Offer]:
-    """Offers that are faster than what they replace, those first that a place should go to.
+    """Offers that are faster than the calls that they replace, in order of preference.
 
-    An offer for several calls in a row must be faster than the fastest way of each of them, and goes first;
-    else the one that saves most does. `latency_s` is in seconds a call, by workload hash. None or inf is an
-    unknown latency, which a known alternative is faster than.
+    An offer for several consecutive calls must be faster than the fastest implementation of each of them.
+    Such offers come first. The others are in descending order of the saved time. `latency_s` is in seconds
+    per call, by workload hash. None or inf is an unknown latency; a known alternative counts as faster.
     """
     fastest_s: dict[str, float] = {}
     for offer in offers:
@@ -140,7 +145,7 @@ def preferred(offers: Sequence[Offer], latency_s: Callable[[str], float | None])
         own_s = _own_s(offer, latency_s)
         replaced_s = sum((direct_s if alone else fastest_s)[name] for name in offer.replaces)
         if own_s < replaced_s:
-            # Where the direct latency is not known, the fastest alternative saves most.
+            # If the direct latency is not known, the fastest alternative saves most.
             saved_s = -own_s if math.isinf(replaced_s) else offer.calls * (replaced_s - own_s)
             found.append((-len(offer.replaces), -saved_s, number))
             if alone:
@@ -151,7 +156,7 @@ def preferred(offers: Sequence[Offer], latency_s: Callable[[str], float | None])
 def needed_tasks(
     tasks: Sequence[Task], offers: Sequence[Offer], latency_s: Callable[[str], float | None]
 ) -> list[Task]:
-    """Tasks of a network that it calls with its preferred alternatives, and the tasks of these."""
+    """Tasks that a network calls with its preferred alternatives, including the tasks of the alternatives."""
     left = {task.workload_hash: task.weight for task in tasks}
     taken: list[Task] = []
     for offer in preferred(offers, latency_s):
@@ -164,11 +169,11 @@ def needed_tasks(
 
 @dataclass(frozen=True)
 class Taken:
-    """A tuned network with the fastest ways to compute its pieces."""
+    """Tuned network with the fastest implementations of its parts."""
 
     relax_mod: tvm.IRModule
     results: list[TaskResult]
-    """Results of its tasks. Those that it does without have weight 0."""
+    """Results of the network's tasks. Tasks that the network does not call have weight 0."""
     alternatives: list[AlternativeResult]
 
 
@@ -178,14 +183,14 @@ def take(
     results: Sequence[TaskResult],
     measured: bool = True,
 ) -> Taken:
-    """The network with the alternatives that are faster, by the latencies of `results`.
+    """The network with the alternatives that are faster according to the latencies of `results`.
 
-    In a run that measures nothing, expected gains decide where a place and its alternatives have none.
+    In a run without measurements, expected gains decide if a place and its alternatives have no latency.
     """
     if not alternatives:
         return Taken(relax_mod, list(results), [])
     by_name = {result.workload_hash: result for result in results}
-    # An alternative that runs untuned is plain loops, which nobody timed.
+    # An alternative without tuning runs as plain loops, and nobody timed these.
     latency_s = {name: found.latency_s for name, found in by_name.items()}
     of_offer = {id(alternative.offer): alternative for alternative in alternatives}
     offers = [alternative.offer for alternative in alternatives]
@@ -196,7 +201,7 @@ def take(
     changed = with_alternatives(relax_mod, chosen)
     counts = call_counts(changed)
     untuned_s = {name: found.untuned_latency_s for name, found in by_name.items()}
-    # For a speed-up over the untuned network, which has none of them.
+    # For the speed-up over the untuned network, which has no alternatives.
     of_replaced = {
         offer.tasks[0].workload_hash: _sum_s(offer.replaces, untuned_s)
         for offer in (alternative.offer for alternative in chosen)
@@ -228,9 +233,10 @@ def take(
 
 
 def _expected(offers: Sequence[Offer], latency_s: Mapping[str, float | None]) -> dict[str, float]:
-    """Latencies by expected gains, of offers for one call whose tasks all have none; what they replace has 1.
+    """Relative latencies from expected gains, for offers that replace one call and have no known latency.
 
-    Only latencies of one place are compared, so that those of different ones need no common unit.
+    A replaced call has the value 1. Only latencies of one place are compared, so that different places do not
+    need a common unit.
     """
     found: dict[str, float] = {}
     for offer in offers:
@@ -242,7 +248,7 @@ def _expected(offers: Sequence[Offer], latency_s: Mapping[str, float | None]) ->
 
 
 def _gain(offer: Offer) -> float | None:
-    """Expected gain of one task in place of one call, None where it is not known."""
+    """Expected gain of one task that replaces one call; None if it is not known."""
     return offer.gain if len(offer.tasks) == len(offer.replaces) == 1 else None
 
 
@@ -259,6 +265,6 @@ def _known(seconds: float | None) -> float:
 
 
 def _sum_s(names: Sequence[str], latency_s: Mapping[str, float | None]) -> float | None:
-    """Sum of latencies, None unless each is known."""
+    """Sum of latencies; None unless all are known."""
     found = sum(_known(latency_s.get(name)) for name in names)
     return found if math.isfinite(found) else None

@@ -1,4 +1,4 @@
-"""Candidates of one task as plain data, rated and measured."""
+"""Candidates of one task as plain data, before and after measurement."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ...compiler.tvm_compat import trace_as_json
 from ...dataset.measure import MeasureOutcome
 
 UNEMBEDDED = np.zeros(1, dtype=np.float32)
-"""Embedding of a candidate that no surrogate reads."""
+"""Embedding of a candidate without a surrogate."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A schedule of a task with what a search knows of it.
+    """Schedule of a task with the search's knowledge of it.
 
-    It is the same type from the replay of its trace to its record in a database, in all processes. Its live
-    program (`LiveProgram`) stays in the process that replayed it; `record` and `module` are that program as
-    text. A `Draft` comes before: its trace was not replayed, so that TVM may still move its decisions.
+    The type is the same from the replay of the trace to the record in a database, in all processes. The live
+    program (`LiveProgram`) stays in the process that replayed it; `record` and `module` are this program as
+    text. A `Draft` is an earlier form: its trace was not replayed, so that TVM may still move its decisions.
     """
 
     trace: str
@@ -34,14 +34,14 @@ class Candidate:
     embedding: NDArray[np.float32] = field(default_factory=lambda: UNEMBEDDED)
     """Embedding float32 [d]; see `surrogate.embedding.CandidateEmbedder`."""
     is_start: bool = False
-    """Whether it comes from a start source or a parent, and is measured first in its round."""
+    """Whether the candidate comes from a start source or a parent and is measured first in its round."""
     record: str = ""
     """JSON of the whole trace with postprocessing, as a MetaSchedule database keeps it; "" if not written."""
     module: str = ""
     """TVM's JSON of the scheduled module, which workers build; "" if not written."""
 
     def with_text_of(self, program: ms.MeasureCandidate) -> Candidate:
-        """The candidate with its live program as text, so that other processes can build and record it."""
+        """The candidate with its live program as text, which other processes can build and record."""
         return replace(self, record=record_json(program.sch.trace), module=candidate_module_json(program))
 
 

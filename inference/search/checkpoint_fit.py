@@ -1,4 +1,4 @@
-"""Choice of a cost-model checkpoint that was trained for the kind of device that is tuned for."""
+"""Choice of a cost-model checkpoint that was trained for the target's kind of device."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class CheckpointFitError(UserError, ValueError):
 
 
 def misfit(card: Card, target: Target) -> str | None:
-    """Reason why a checkpoint does not know the kind of device of a target; None if it does.
+    """Reason why a checkpoint does not know a target's kind of device; None if it does.
 
-    A checkpoint that was trained further, as by foretune finetune, always fits: its card names the kinds of
-    the first training alone.
+    A checkpoint with further training, as by foretune finetune, always fits: its card names only the kinds of
+    the first training.
     """
     kind = "cpu" if target.kind.name in ("llvm", "c") else target.kind.name
     known = card.normaliser.device_kinds
@@ -36,10 +36,11 @@ def misfit(card: Card, target: Target) -> str | None:
 
 
 def fitting_checkpoint(checkpoint: str | Path | None, target: Target) -> str | None:
-    """Checkpoint to search with: AUTO resolved for the target, a named one as it is.
+    """Checkpoint to search with: AUTO is resolved for the target; a named checkpoint is returned unchanged.
 
-    None, with a warning, if AUTO finds none; None without a warning for None. Raises CheckpointFitError for a
-    named checkpoint of another kind of device, and what `load_checkpoint` raises.
+    The result is None, with a warning, if AUTO finds no checkpoint, and None without a warning for None.
+    Raises CheckpointFitError for a named checkpoint of another kind of device, and the errors of
+    `load_checkpoint`.
     """
     kind = target.kind.name
     if checkpoint == AUTO:

@@ -53,12 +53,14 @@ _NESTED: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class OneShotConfig:
-    """Search of tasks and measurement of its proposals; conf/search/default.yaml says what each field means.
+    """Search of tasks and measurement of its proposals; conf/search/default.yaml describes the fields.
 
     One-Shot Tuner measures 64 candidates after one search (section 4.2, Table 2). By default a search has
-    rounds, each of which starts from the fastest programs measured so far; `rounds=1` is the paper's.
+    several rounds. Each round starts from the fastest programs measured so far. `rounds=1` is the paper's
+    setting.
 
-    `strategy` is a strategy's name, a mapping with `name` and its settings, or its `Config`; so is `planner`.
+    `strategy` is the name of a strategy, a mapping with `name` and its settings, or its `Config`. The same
+    holds for `planner`.
     """
 
     strategy: Any = "draft"
@@ -138,43 +140,44 @@ class OneShotConfig:
     def fitted(self, target: Target) -> OneShotConfig:
         """The settings with a strategy that can serve the target; see `Strategy.fitted`.
 
-        Raises what `DesignSpace.check` raises for a design space that the target rules out.
+        Raises the errors of `DesignSpace.check` for a design space that the target does not support.
         """
         space_class(self.space).check(self, target)
         return replace(self, strategy=fitted_strategy(self.strategy, target))
 
     @property
     def strategy_class(self) -> type[Strategy]:
-        """Class of the strategy, which says what it can do."""
+        """Class of the strategy, which defines its capabilities."""
         return strategy_class(self.strategy.name)
 
     def for_reuse(self) -> OneShotConfig:
-        """The settings of a search with `reuse`, which are these unless a published search is asked for."""
+        """The settings of a search with `reuse`: unchanged unless `reuse` selects a published search."""
         found: OneShotConfig = reuse_mode(self.reuse).settings(self)
         return found
 
     @property
     def reuse_in_use(self) -> str:
-        """`reuse`, but OFF for AUTO where it does not apply.
+        """`reuse`, or OFF if it is AUTO and does not apply.
 
-        It does not where nothing is measured or searched for, and with strategies that take no programs over.
+        AUTO does not apply if nothing is measured or searched for, or if the strategy does not reuse
+        programs.
         """
         applies = self.measure and self.propose and self.strategy_class.reuses
         return OFF if self.reuse == AUTO and not applies else self.reuse
 
     def applied_to(self, lowering: Lowering) -> Lowering:
-        """The lowering, whose `winograd` is off, not auto, where no template decides on it."""
+        """The lowering with `winograd` off instead of auto if no template decides about Winograd."""
         if lowering.demands_winograd or self.templates:
             return lowering
         return replace(lowering, winograd=NO_WINOGRAD)
 
     @property
     def per_round(self) -> int:
-        """Candidates measured a round at most."""
+        """Maximum number of candidates that a round measures."""
         return -(-self.top_k // self.rounds)
 
     def room(self, full_rounds: int) -> int:
-        """Candidates that the round after `full_rounds` may measure; rounds after `rounds` are extra."""
+        """Candidates that the round after `full_rounds` may measure. Rounds after `rounds` are extra."""
         if full_rounds >= self.rounds:
             return self.per_round
         measured, then = (-(-self.top_k * rounds // self.rounds) for rounds in (full_rounds, full_rounds + 1))
@@ -182,5 +185,5 @@ class OneShotConfig:
 
     @property
     def proposed(self) -> int:
-        """Candidates that a round proposes, from which those to measure are selected."""
+        """Number of candidates that a round proposes. The candidates to measure are selected from them."""
         return self.per_round * self.replay_factor

@@ -1,4 +1,4 @@
-"""Frozen cost models for a stock MetaSchedule search: a checkpoint, or none."""
+"""Frozen cost models for a stock MetaSchedule search, with or without a checkpoint."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ class PretrainedCostModel(ms.cost_model.PyCostModel):
     )
     ```
 
-    The model is trained before the search and not updated by it (One-Shot Tuner section 4.2). It has no state
-    of a task, so that one object serves any number of tasks, one after the other.
+    The model is trained before the search, and the search does not update it (One-Shot Tuner section 4.2). It
+    has no state per task. One object can therefore serve any number of tasks sequentially.
     """
 
     def __init__(self, checkpoint: Checkpoint, hardware: Hardware | None = None) -> None:
-        """`hardware` is the device that is tuned for; None is this machine's CPU with all its cores."""
+        """`hardware` is the target device; None means this machine's CPU with all its cores."""
         super().__init__()
-        load_tensor_intrinsics()  # every tuning needs them; TVM's own import takes half a minute
+        load_tensor_intrinsics()  # every tuning run needs them; TVM's own import lasts half a minute
         self.checkpoint = checkpoint
         self.hardware = hardware or host_hardware(available_cores())
         self._assembler = FeatureAssembler(
             self.hardware, counted=checkpoint.predictor.normaliser.reads_counts
         )
         self.candidates_scored = 0
-        """Number of programs scored; a program that a search meets again counts once."""
+        """Number of scored programs. A program that a search visits repeatedly counts once."""
         self.clock = StageClock()
         """Seconds spent on features and on prediction."""
         self._scores: dict[int, float] = {}
@@ -57,13 +57,13 @@ class PretrainedCostModel(ms.cost_model.PyCostModel):
     def load(cls, path: str | Path, hardware: Hardware | None = None) -> PretrainedCostModel:
         """Loads a checkpoint directory, or a shipped checkpoint by its name.
 
-        Raises CheckpointNotFoundError, FeatureVersionError or CorruptCheckpointError. Nothing in a checkpoint
-        is unpickled.
+        Raises CheckpointNotFoundError, FeatureVersionError or CorruptCheckpointError. Loading a checkpoint
+        never unpickles anything.
         """
         return cls(load_checkpoint(path, feature_version=FEATURE_VERSION), hardware)
 
     def save(self, path: str) -> None:
-        """Raises NotImplementedError: the model is frozen, so that its checkpoint holds all of it."""
+        """Raises NotImplementedError: the model is frozen, and its checkpoint contains all of it."""
         raise NotImplementedError(f"save({path!r}): copy the checkpoint {self.checkpoint.path} instead")
 
     def update(
@@ -80,7 +80,7 @@ class PretrainedCostModel(ms.cost_model.PyCostModel):
         """Predicted scores, float64 [n]; higher is faster, near 1 for the best program of the task."""
         if not len(candidates):
             return np.zeros(0)
-        # A search meets a fifth of its programs again, and its proposals were scored before.
+        # A search visits a fifth of its programs again, and its proposals were scored before.
         programs = [tvm_ffi.structural_hash(candidate.sch.mod) for candidate in candidates]
         new = {
             program: candidate
@@ -104,19 +104,19 @@ class PretrainedCostModel(ms.cost_model.PyCostModel):
 class UninformedCostModel(ms.cost_model.PyCostModel):
     """Cost model that gives every program the same score, for devices without a checkpoint.
 
-    A search with it draws programs at random and is guided by its measurements alone. The attributes are
-    those of `PretrainedCostModel`.
+    With this model, a search draws programs at random and only its measurements guide it. The attributes are
+    the same as in `PretrainedCostModel`.
     """
 
     def __init__(self, hardware: Hardware | None = None) -> None:
-        """`hardware` as for `PretrainedCostModel`."""
+        """See `PretrainedCostModel` for `hardware`."""
         super().__init__()
         load_tensor_intrinsics()  # see PretrainedCostModel
         self.hardware = hardware or host_hardware(available_cores())
         self.candidates_scored = 0
         """Always 0: no program is rated."""
         self.clock = StageClock()
-        """Stages of the search that uses the model; the model itself takes no time."""
+        """Stages of the search that uses the model. The model itself adds no time."""
 
     def save(self, path: str) -> None:
         """Does nothing: the model has no state."""
@@ -139,7 +139,7 @@ class UninformedCostModel(ms.cost_model.PyCostModel):
 def load_cost_model(
     checkpoint: str | Path | None, hardware: Hardware | None = None
 ) -> PretrainedCostModel | UninformedCostModel:
-    """Cost model of a checkpoint; `UninformedCostModel` for None. Raises as `PretrainedCostModel.load`."""
+    """Cost model of a checkpoint; `UninformedCostModel` for None. Errors as in `PretrainedCostModel.load`."""
     if checkpoint is None:
         return UninformedCostModel(hardware)
     return PretrainedCostModel.load(checkpoint, hardware)

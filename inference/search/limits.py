@@ -1,4 +1,4 @@
-"""Limits of a run: when it ends, and which tasks are due a round all the same."""
+"""Limits of a run: when it ends, and which tasks still get a round afterwards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from .task_search import TaskSearch
 
 LATE_ROUNDS = 2
-"""Rounds at most that a task without a schedule gets when the time is over: the first may fail as a whole."""
+"""Maximum number of rounds of a task without a schedule when the time is over: the first may fail
+entirely."""
 
 _LONGEST_WAIT_S = 3600.0  # a connection waits for some days at most
 
@@ -21,18 +22,18 @@ class Limits:
     in_time: Callable[[], bool] = lambda: True
     """Whether there is time for another round."""
     left_s: Callable[[], float | None] = lambda: None
-    """Seconds until there is none, None without an end."""
+    """Seconds until the time is over; None without a limit."""
     breadth_first: bool = False
-    """Whether each task gets a quick round before any is searched, as a time budget asks for.
+    """Whether each task gets a quick round before any full search, as a time budget requires.
 
-    A task without one when the time is over gets it all the same: without a schedule it may take a thousand
-    times as long.
+    A task without a schedule gets this round even if the time is over: without a schedule, a task can be a
+    thousand times slower.
     """
     latency_target_s: float | None = None
-    """Estimated latency of the network, in seconds, that is good enough."""
+    """Estimated latency of the network, in seconds, at which tuning stops."""
 
     def wait_s(self) -> float | None:
-        """Seconds after which to look at the time again; None where nothing else comes of it."""
+        """Seconds until the next check of the time; None without a deadline or after it."""
         left_s = self.left_s()
         return None if left_s is None or left_s <= 0 else min(left_s, _LONGEST_WAIT_S)
 
@@ -41,15 +42,15 @@ class Limits:
         return self.in_time() or self.lacks_schedule(search)
 
     def late(self, searches: Sequence[TaskSearch]) -> list[TaskSearch]:
-        """Those that are due a round although the run ends; none where its latency is good enough."""
+        """Tasks that are due a round although the run ends; empty if its latency ends it."""
         if self.in_time():
             return []
         return [one for one in searches if one.rounds < LATE_ROUNDS and self.lacks_schedule(one)]
 
     def lacks_schedule(self, search: TaskSearch) -> bool:
-        """Whether a task of the network has none after LATE_ROUNDS at most, where each should have one.
+        """Whether a task of the network needs a schedule and has none after at most LATE_ROUNDS rounds.
 
-        One that an alternative stands for needs none once that has run.
+        A task does not need a schedule if an alternative that stands for it has run.
         """
         best_s = min(way.best_s for way in (search, *search.role.stand_ins))
         lacks = search.rounds <= LATE_ROUNDS and not search.over and math.isinf(best_s)

@@ -1,8 +1,8 @@
-"""The search loop of one task, without input or output.
+"""Search loop of one task, without input or output.
 
-It accepts the candidates of a round, hands out batches to measure, and learns from their outcomes. The tuner
-of networks runs it with search processes and measuring threads, the MetaSchedule plug-in with stock's builder
-and runner.
+The loop accepts the candidates of a round, returns batches to measure, and learns from their outcomes. The
+tuner of networks runs it with search processes and measuring threads. The MetaSchedule plug-in runs it with
+the stock builder and runner.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class RoundBudget:
     """Limits of one round of one task."""
 
     measured: int
-    """Candidates measured at most."""
+    """Maximum number of candidates to measure."""
     quick: bool = False
-    """Whether the round hardly searches and does not remeasure."""
+    """Whether the round searches only briefly and does not remeasure."""
     search: bool = True
     """Whether the round proposes candidates in addition to its starts."""
 
@@ -34,24 +34,24 @@ class CandidateBatch:
 
     candidates: Sequence[Candidate]
     again: bool = False
-    """Whether they are finalists, which were measured before and are timed again one at a time."""
+    """Whether the candidates are finalists, which were measured before and are timed again one at a time."""
     keep_built: bool = False
-    """Whether they may be measured again, so that the executor keeps their libraries."""
+    """Whether the candidates may be measured again, so that the executor keeps their libraries."""
 
 
 class SearchLoop:
-    """Rounds of one task: One-Shot Tuner's search and top-K measurement (section 4.2), several times.
+    """Rounds of one task, each with One-Shot Tuner's search and top-K measurement (section 4.2).
 
-    A round measures what its Selector chooses within the budget. Then the fastest `finalists` are measured
-    again: disturbances only add to a latency, so the best of many single timings is often the least
-    disturbed one.
+    A round measures the candidates that its Selector chooses within the budget. Then it measures the fastest
+    `finalists` again. Disturbances only add to a latency. The best of many single timings is therefore often
+    only the least disturbed one.
     """
 
     def __init__(self, stop: StopConfig, finalists: int, surrogate: Surrogate) -> None:
-        """`finalists` candidates at most are measured again at the end of each round."""
+        """Each round ends by measuring at most `finalists` candidates again."""
         self.selector = Selector(stop, surrogate)
         self._finalists = finalists
-        self._before = 0  # measurements when the round began
+        self._before = 0  # number of measurements at the start of the round
         self._budget = RoundBudget(0)
         self._open = False
         self._finalists_due = False
@@ -73,11 +73,11 @@ class SearchLoop:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the last completed round ended the search: it measured nothing, or more would not pay."""
+        """Whether the last completed round ended the search: it measured nothing, or no gain is expected."""
         return not self._open and (self.selector.exhausted or not self.measured_in_round)
 
     def start_round(self, candidates: Iterable[Candidate], budget: RoundBudget) -> None:
-        """Begins a round with its candidates and those that earlier rounds did not measure."""
+        """Begins a round with its candidates and the unmeasured candidates of earlier rounds."""
         self.selector.offer(candidates)
         self._before = len(self.known)
         self._budget = budget
@@ -87,7 +87,7 @@ class SearchLoop:
     def next_batch(self) -> CandidateBatch | None:
         """The next batch of the round; None if the round is complete.
 
-        The previous batch must have been learned.
+        Call `learn` with the outcomes of the previous batch first.
         """
         if not self._open:
             return None
@@ -105,7 +105,7 @@ class SearchLoop:
         return None
 
     def learn(self, batch: CandidateBatch, outcomes: Sequence[MeasureOutcome]) -> None:
-        """Takes the outcomes of a batch, in its order."""
+        """Learns the outcomes of a batch, in the order of the batch."""
         pairs = list(zip(batch.candidates, outcomes, strict=True))
         if batch.again:
             self.selector.remeasured({candidate.trace: outcome for candidate, outcome in pairs})
@@ -113,9 +113,9 @@ class SearchLoop:
             self.selector.learn([MeasuredCandidate(*pair) for pair in pairs])
 
     def expected_gain(self, count: int) -> float | None:
-        """Share of the latency that the best `count` candidates left over are expected to save.
+        """Share of the latency that the best `count` remaining candidates are expected to save.
 
-        None if no candidate is left, or none ran.
+        The result is None if no candidate is left or no candidate ran.
         """
         return self.selector.expected_gain(count)
 

@@ -1,4 +1,4 @@
-"""Measuring threads: rounds are measured beside the searches, and wake the tuner when they are done."""
+"""Measuring threads: measure rounds in parallel with the searches, and wake the tuner when they finish."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from .loop import CandidateBatch
 from .task_search import TaskSearch
 
 UNTUNED_BEST_S = 5e-4
-"""Best latency given for unscheduled tasks: those slower than `measure.slow_factor` times this run once."""
+"""Assumed best latency in seconds of unscheduled tasks. A task slower than `measure.slow_factor` times this
+runs once."""
 
 _UNTUNED_BATCH = 4
-"""Unscheduled tasks that are built and run before an interrupt is heard."""
+"""Number of unscheduled tasks to build and run between checks for an interrupt."""
 
 
 class MeasuringThreads:
-    """Measures rounds and unscheduled tasks in threads, one for each device of the executor."""
+    """Measures rounds and unscheduled tasks in threads, one per device of the executor."""
 
     def __init__(
         self,
@@ -34,8 +35,10 @@ class MeasuringThreads:
         may_measure: Callable[[TaskSearch], bool],
         around: Callable[[], AbstractContextManager[object]],
     ) -> None:
-        """`may_measure` tells whether another batch of a task's round may start; `around` is entered while
-        anything is measured.
+        """Starts the threads.
+
+        `may_measure` returns whether another batch of a task's round may start. `around` is active during
+        every measurement.
         """
         self._executor = executor
         self._may_measure = may_measure
@@ -45,7 +48,7 @@ class MeasuringThreads:
         self._untuned: Future[list[float | None]] | None = None
         self._stopped = False
         self.woken: Connection
-        """Connection that becomes readable when something is measured."""
+        """Connection that becomes readable when a measurement finishes."""
         self.woken, self._wake_up = Pipe(duplex=False)
 
     def __enter__(self) -> MeasuringThreads:
@@ -54,24 +57,24 @@ class MeasuringThreads:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stopped = True  # the batches under way are the last
+        self._stopped = True  # the current batches are the last
         self._threads.shutdown(wait=True)
         self.woken.close()
         self._wake_up.close()
 
     @property
     def rounds_under_way(self) -> int:
-        """Rounds that are measured or wait for it."""
+        """Number of rounds that are measured or queued."""
         return len(self._rounds)
 
     @property
     def untuned_under_way(self) -> bool:
-        """Whether unscheduled tasks are measured."""
+        """Whether unscheduled tasks are being measured."""
         return self._untuned is not None
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is measured or waits for it."""
+        """Whether any measurement is running or queued."""
         return bool(self._rounds) or self.untuned_under_way
 
     def start_round(self, search: TaskSearch) -> None:
@@ -83,17 +86,17 @@ class MeasuringThreads:
     def start_untuned(
         self, tasks: Sequence[Task], due: int = 0, in_time: Callable[[], bool] = lambda: True
     ) -> None:
-        """Measures tasks without a schedule, the first `due` in any case.
+        """Measures tasks without a schedule; the first `due` tasks are always measured.
 
-        `in_time` tells whether another batch of the others may start.
+        `in_time` returns whether another batch of the other tasks may start.
         """
         self._untuned = self._threads.submit(self._measure_untuned, tasks, due, in_time)
         self._untuned.add_done_callback(self._wake)
 
     def take_untuned(self) -> list[float | None] | None:
-        """Latencies in seconds of the unscheduled tasks, once, when they are measured; None otherwise.
+        """Latencies in seconds of the unscheduled tasks, once after their measurement; None otherwise.
 
-        A task that there was no time for has None.
+        A task without a measurement, for lack of time, has the value None.
         """
         self._quiet()
         if self._untuned is None or not self._untuned.done():
@@ -102,7 +105,7 @@ class MeasuringThreads:
         return done.result()
 
     def take_rounds(self) -> list[tuple[TaskSearch, list[MeasuredCandidate]]]:
-        """Rounds that are done, each once, with their measurements."""
+        """Finished rounds with their measurements. Each round is returned once."""
         self._quiet()
         done = [future for future in self._rounds if future.done()]
         return [(self._rounds.pop(future), future.result()) for future in done]
@@ -147,7 +150,7 @@ class MeasuringThreads:
 
 
 def jobs(batch: CandidateBatch, best_s: float, workload: str = "") -> list[MeasureJob]:
-    """Jobs of a batch of the task `workload`; programs far slower than the best are cut short."""
+    """Jobs of a batch of the task `workload`. Programs far slower than the best are cut short."""
     return [
         MeasureJob(p.module, best_s, keep_built=batch.keep_built, task=workload, trace=p.trace)
         for p in batch.candidates

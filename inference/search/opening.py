@@ -1,4 +1,4 @@
-"""Opening of the tasks of a run, and whether anything is left to do for them."""
+"""Opening of a run's tasks, and the check whether a run has anything to do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def opened_searches(
     ledger: Ledger,
     offers: Sequence[Offer] = (),
 ) -> tuple[list[TaskSearch], Contests]:
-    """A search for each task, which knows what earlier runs have found, and which the planner has taken.
+    """Opens one search per task with the findings of earlier runs, and passes the searches to the planner.
 
     Tasks of `offers` must be among `tasks`.
     """
@@ -63,7 +63,8 @@ def anything_due(
 ) -> bool:
     """Whether a run has a round to search or an untuned task to measure.
 
-    `planner` is a new one, by default that of `config.planner`; `offers` are alternatives to the tasks.
+    `planner` is a new planner, by default the one that `config.planner` selects. `offers` are alternatives to
+    the tasks.
     """
     ledger = Ledger(database, config.rounds, retune=retune, predicted=predicted)
     if config.measure and any(ledger.untuned_s(task) is None for task in tasks):

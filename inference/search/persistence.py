@@ -1,4 +1,4 @@
-"""Persistence of a run: what the tuning database knows of its tasks, and what it learns of them."""
+"""Persistence of a run: reads and writes the tuning database's knowledge of the tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .task_search import TaskSearch
 
 
 class Ledger:
-    """The tuning database of a run, which goes on where an earlier run was stopped."""
+    """Tuning database of a run. It continues from the state at which an earlier run stopped."""
 
     def __init__(
         self,
@@ -30,15 +30,15 @@ class Ledger:
         predicted: PredictedSchedules | None = None,
         memory: SurrogateMemory | None = None,
     ) -> None:
-        """Keeps what a run learns in `database`.
+        """Stores the results of a run in `database`.
 
         Args:
-            database: schedules and notes of earlier runs, which takes those of this one.
-            rounds: rounds that a task gets in all.
-            retune: whether nothing is taken from the database. The schedules of a task are replaced after a
-                full round: a run that is stopped before loses none.
-            predicted: schedules of a run that measures nothing, for tasks without a measured one.
-            memory: what shared surrogates learned in earlier runs; takes what they learn in this one.
+            database: schedules and notes of earlier runs, extended by this run.
+            rounds: total number of rounds of a task.
+            retune: whether to ignore the database. The schedules of a task are replaced after a full round. A
+                run that is stopped earlier therefore loses no schedule.
+            predicted: schedules of a run without measurements, for tasks without a measured schedule.
+            memory: measurements of shared surrogates in earlier runs, extended by this run.
         """
         self.memory = memory or SurrogateMemory()
         self._database = database
@@ -46,17 +46,17 @@ class Ledger:
         self._rounds = rounds
         self._retune = retune
         self._kept: defaultdict[str, dict[str, float]] = defaultdict(dict)
-        """Latencies in seconds that are kept, by workload hash and trace."""
+        """Stored latencies in seconds, by workload hash and trace."""
         self._replaced: set[str] = set()
-        """Workload hashes whose earlier schedules are gone."""
+        """Workload hashes with earlier schedules that this run has replaced."""
 
     def start_sources(self) -> Sequence[StartSource]:
-        """Start sources for searches of the run."""
+        """Start sources for the searches of the run."""
         imported = ImportedStarts(self._database)
         return (imported,) if self._retune else (DatabaseStarts(self._database), imported)
 
     def take_up(self, search: TaskSearch) -> None:
-        """Notes what the database knows of a task and how far an earlier run has come with it."""
+        """Sets the state of a task from the database, including the progress of an earlier run."""
         if self._retune:
             return
         if (known_s := self._database.best_latency_s(search.task)) is None:
@@ -71,21 +71,21 @@ class Ledger:
         search.had.full_rounds = self._rounds if search.earlier_rounds is None else search.earlier_rounds
 
     def untuned_s(self, task: Task) -> float | None:
-        """Latency in seconds of a task without a schedule, None where no earlier run measured it."""
+        """Latency in seconds of a task without a schedule; None if no earlier run measured it."""
         return None if self._retune else self._database.notes.untuned_s(task)
 
     def note_untuned(self, search: TaskSearch) -> None:
-        """Keeps the latency of a task without a schedule."""
+        """Stores the latency of a task without a schedule."""
         self._database.notes.note_untuned(search.task, search.untuned_s)
 
     def remember(self, search: TaskSearch) -> None:
-        """Keeps the measurements of a task that shares its surrogate."""
+        """Stores the measurements of a task that shares its surrogate."""
         if search.surrogate_group:
             measured = [(one.candidate, one.latency_s) for one in search.loop.known]
             self.memory.keep(search.surrogate_group, search.task.workload_hash, measured)
 
     def predict(self, search: TaskSearch, proposals: Sequence[Candidate]) -> None:
-        """Keeps the proposal that the cost model rates best as a task's schedule, and ends the search."""
+        """Stores the proposal that the cost model rates highest as a task's schedule, and ends the search."""
         assert self._predicted is not None
         search.end()
         if proposals:
@@ -93,7 +93,7 @@ class Ledger:
             self._predicted.commit(search.task, max(proposals, key=lambda one: one.score).record)
 
     def note_ended(self, search: TaskSearch) -> None:
-        """Keeps why a task has no schedule after its search has come to its end."""
+        """Stores the reason why a task has no schedule after the end of its search."""
         if search.ending.reason == NOTHING_TO_TUNE:
             self._database.notes.note_ended(search.task, NOTHING_TO_TUNE)
         elif search.rounds and search.known_s is None:
@@ -103,9 +103,9 @@ class Ledger:
             self._database.notes.note_ended(search.task, UNTUNED_IS_FASTER if slower else "")
 
     def commit(self, search: TaskSearch) -> None:
-        """Keeps what was measured since the last time, where a schedule beats the untuned program.
+        """Stores the measurements since the last call if a schedule is faster than the untuned program.
 
-        A program that a later round timed again is kept once more where that lowers its latency.
+        A program that a later round timed again is stored again if the new latency is lower.
         """
         if search.best_s >= search.untuned_s:
             return

@@ -1,4 +1,4 @@
-"""Registry of what the settings choose by name: each is imported when it is first used."""
+"""Registry of classes and functions that the settings select by name. Each is imported on first use."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .settings_checks import OneShotConfigError
 class Registry:
     """Classes or functions by name.
 
-    What the default search does without is named here by a string, so that nothing imports it before it is
-    chosen.
+    The homes are strings, so that a module is not imported before its entry is selected. The default search
+    thus skips the modules that it does not need.
     """
 
     option: str
-    """Option that chooses among them, such as `search.planner`."""
+    """Option that selects among the entries, such as `search.planner`."""
     package: str
     """Package that the modules are relative to."""
     homes: Mapping[str, str]
-    """Module and name, as in `.shares:LatencySharePlanner`, by the value of the option."""
+    """Module and attribute, such as `.shares:LatencySharePlanner`, by the value of the option."""
     advice: str = "use"
-    """Beginning of the advice in the error for another value."""
+    """Start of the advice in the error for an unknown value."""
 
     def check(self, name: str) -> None:
         """Raises OneShotConfigError for a name that is not in the registry."""

@@ -1,4 +1,4 @@
-"""Cost model of a search: the frozen model, corrected by what was measured of the task."""
+"""Cost model of a search: the frozen model, corrected by the measurements of the task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .candidate import Candidate
 
 @derived_object
 class CorrectedCostModel(ms.cost_model.PyCostModel):
-    """A frozen cost model for one task, corrected by a surrogate over its measurements."""
+    """Frozen cost model for one task, corrected by a surrogate over the task's measurements."""
 
     def __init__(self, frozen: ms.CostModel, embedder: CandidateEmbedder, surrogate: Surrogate) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class CorrectedCostModel(ms.cost_model.PyCostModel):
     def predict(
         self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]
     ) -> NDArray[np.float64]:
-        """Scores [n] on the frozen model's scale: 1 is the best that the measurements imply."""
+        """Scores [n] on the scale of the frozen model. 1 is the best score that the measurements imply."""
         scores: NDArray[np.float64] = self._frozen.predict(context, list(candidates))
         if not len(candidates) or not self._surrogate.is_informed:
             return scores

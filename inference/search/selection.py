@@ -12,14 +12,14 @@ from .candidate import Candidate, MeasuredCandidate
 from .settings_checks import OneShotConfigError
 
 FINALIST_WITHIN = 1.5
-"""Latency ratio to the best within which a program may be the best: shared machines disturb by as much."""
+"""Maximum ratio to the best latency at which a program may be the best: shared machines disturb this much."""
 
 
 @dataclass(frozen=True)
 class StopConfig:
     """Stop rule of a task's measurements; conf/search/default.yaml describes the fields.
 
-    `expected_improvement` 0 measures every proposed candidate: One-Shot Tuner's fixed K (section 4.2).
+    An `expected_improvement` of 0 measures every proposed candidate: One-Shot Tuner's fixed K (section 4.2).
     """
 
     expected_improvement: float = 0.003
@@ -39,23 +39,24 @@ class StopConfig:
 
 
 class Selector:
-    """Selects which candidates of one task are measured next, batch by batch.
+    """Selects the next candidates of one task to measure, batch by batch.
 
-    Start candidates come first. With `stop.expected_improvement` 0, or while fewer than `stop.minimum`
-    candidates are measured, the best predicted follow. After that the batch with the highest joint expected
-    improvement under the surrogate follows, and none once `stop.patience` batches in a row promise less than
-    `stop.expected_improvement`. A surrogate that other tasks inform chooses from the first batch on.
+    Start candidates come first. The best predicted candidates follow if `stop.expected_improvement` is 0, or
+    while fewer than `stop.minimum` candidates are measured. After that, each batch has the highest joint
+    expected improvement under the surrogate. The selection ends when `stop.patience` consecutive batches
+    promise less than `stop.expected_improvement`. If other tasks inform the surrogate, it chooses from the
+    first batch on.
     """
 
     def __init__(self, stop: StopConfig, surrogate: Surrogate) -> None:
-        """`surrogate` learns every measurement and ranks the candidates that are left."""
+        """`surrogate` learns every measurement and ranks the remaining candidates."""
         self.known: list[MeasuredCandidate] = []
         """All measurements of the task in this run, in order."""
         self._left: list[Candidate] = []
         self._stop = stop
         self._surrogate = surrogate
-        self._small_gains = 0  # batches in a row below the threshold
-        self._remeasured = 0  # measurements before this one are not remeasured
+        self._small_gains = 0  # number of consecutive batches below the threshold
+        self._remeasured = 0  # measurements before this index are not remeasured
 
     @property
     def best_s(self) -> float:
@@ -64,19 +65,19 @@ class Selector:
 
     @property
     def exhausted(self) -> bool:
-        """Whether measuring the candidates left would not pay; another offer may change that."""
+        """Whether no gain is expected from the remaining candidates. Another offer may change this."""
         return self._small_gains >= self._stop.patience
 
     def offer(self, candidates: Iterable[Candidate]) -> None:
-        """Adds candidates to those left from earlier offers."""
+        """Adds candidates to the remaining ones of earlier offers."""
         self._left = sorted(
             [*self._left, *candidates], key=lambda candidate: (not candidate.is_start, -candidate.score)
         )
 
     def next_batch(self, room: int) -> list[Candidate]:
-        """The next batch, at most `room` candidates; empty if measuring more would not pay.
+        """The next batch, at most `room` candidates; empty if no further gain is expected.
 
-        The previous batch must have been learned.
+        Call `learn` with the measurements of the previous batch first.
         """
         batch = self._batch(room)
         taken = {id(candidate) for candidate in batch}
@@ -90,12 +91,12 @@ class Selector:
         return self._surrogate.best_batch(self._left, count)[1]
 
     def learn(self, measured: Sequence[MeasuredCandidate]) -> None:
-        """Takes the measurements of a batch."""
+        """Learns the measurements of a batch."""
         self.known += measured
         self._surrogate.learn([m.candidate for m in measured], [m.latency_s for m in measured])
 
     def finalists(self, count: int) -> list[MeasuredCandidate]:
-        """Up to `count` of the fastest candidates measured once that may be the best of the task.
+        """Up to `count` of the fastest candidates that were measured once and may be the best of the task.
 
         Empty if no other candidate is within `FINALIST_WITHIN` of the best.
         """
@@ -106,7 +107,7 @@ class Selector:
         ]
 
     def remeasured(self, outcomes: Mapping[str, MeasureOutcome]) -> None:
-        """Adds repeated outcomes of finalists, by trace; later finalists come from later measurements."""
+        """Adds repeated outcomes of finalists, by trace. Later finalists come from later measurements."""
         self.known = [
             MeasuredCandidate(known.candidate, known.outcome.merged_with(outcomes[known.trace]))
             if known.trace in outcomes

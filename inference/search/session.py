@@ -1,4 +1,4 @@
-"""Search session of one task: a strategy, the cost model that rates its proposals, and their embeddings."""
+"""Search session of one task: strategy, cost model that rates its proposals, and their embeddings."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from .loop import RoundBudget
 from .scoring import CorrectedCostModel
 
 UNCHANGED = "as the plain loops"
-"""Cause of a rejected schedule that changes nothing."""
+"""Cause for rejecting a schedule that changes nothing."""
 
 _PARALLEL = ("Parallel", "Vectorize", "Bind")
-"""Instructions that make a program run otherwise than the plain loops."""
+"""Instructions that make the execution of a program differ from the plain loops."""
 
 
 def over_scores(workload: str, group: str) -> tuple[str, str]:
@@ -47,7 +47,7 @@ def over_scores(workload: str, group: str) -> tuple[str, str]:
 def _surrogate_names(scores: str, workload: str, group: str) -> tuple[str, str]:
     """Names of a task and its group for the surrogate over one kind of scores.
 
-    Draft scores and cost-model scores differ in their errors, so that each has a surrogate.
+    Draft scores and cost-model scores have different errors. Each kind therefore has its own surrogate.
     """
     return f"{workload}/{scores}", f"{group}/{scores}" if group else ""
 
@@ -60,40 +60,40 @@ class SessionResources:
     """Frozen cost model, not necessarily Foretune's."""
     config: OneShotConfig
     hardware: Hardware | None
-    """The device, for embeddings; None embeds candidates by their decisions."""
+    """Target device, for embeddings; None embeds candidates by their decisions."""
     of_strategy: Any = None
     """Return value of `Strategy.load`."""
     surrogates: Surrogates = field(default_factory=Surrogates)
     threads: int | None = None
-    """Threads that replay candidates; None is one a core."""
+    """Number of threads that replay candidates; None means one per core."""
     clock: StageClock = field(default_factory=StageClock)
-    """Clock that takes the seconds of the search by stage."""
+    """Clock that records the seconds of the search by stage."""
 
 
 class Session(Protocol):
-    """A task that is searched."""
+    """Search of one task."""
 
     known: KnownCandidates
     """Proposed and measured candidates, with the live programs of the unmeasured ones."""
 
     @property
     def counts(self) -> CandidateCounts:
-        """Candidates so far, by what became of them."""
+        """Number of candidates so far by outcome."""
 
     def propose(
         self, budget: RoundBudget, starts: Sequence[str] = (), parents: Sequence[ReuseParent] = ()
     ) -> list[Candidate]:
-        """The candidates of the next round, all of them new; empty if none is left.
+        """New candidates of the next round; empty if no candidate is left.
 
-        Their live programs are in `known` until they are measured.
+        Their live programs stay in `known` until they are measured.
         """
 
     def learn(self, latencies_s: Mapping[str, float]) -> None:
-        """Learns latencies in seconds by trace, inf for a failure, also of candidates found elsewhere."""
+        """Learns latencies in seconds by trace, inf for a failure, also for candidates found elsewhere."""
 
 
 class SearchSession:
-    """A strategy searching one task in this process."""
+    """Search of one task in this process with a strategy."""
 
     def __init__(
         self,
@@ -107,11 +107,11 @@ class SearchSession:
         """Opens the task with the strategy of `resources.config`.
 
         Args:
-            space: design space; None chooses the one that `config.space` names.
-            group: name of the surrogate that the task shares with others; see `Surrogates.of`.
+            space: design space; None selects the design space that `config.space` names.
+            group: name of the surrogate that the task shares with other tasks; see `Surrogates.of`.
 
-        Raises NoDesignSpaceError if the task has nothing to tune, and OneShotConfigError or WeightsError
-        for a sub-space of a device that has none.
+        Raises NoDesignSpaceError if the task has nothing to tune, and OneShotConfigError or WeightsError if
+        the device has no such sub-space.
         """
         config, model = resources.config, resources.model
         self._model = model
@@ -153,7 +153,7 @@ class SearchSession:
 
     @property
     def counts(self) -> CandidateCounts:
-        """See Session; of a strategy that does not count, the proposals alone."""
+        """See Session. If the strategy does not count candidates, only the proposals are counted."""
         counts = self._strategy.counts
         if counts is None:
             return CandidateCounts(tried=self._proposed, proposed=self._proposed)
@@ -162,10 +162,10 @@ class SearchSession:
     def propose(
         self, budget: RoundBudget, starts: Sequence[str] = (), parents: Sequence[ReuseParent] = ()
     ) -> list[Candidate]:
-        """See Session; up to `config.proposed` candidates, after those of `starts` that replay.
+        """See Session. The `starts` that replay come first, then up to `config.proposed` candidates.
 
-        A budget without search has the starts alone; where `search.propose` or `search.measure` is false,
-        only if there are some.
+        A budget without search proposes only the starts. Without starts, the strategy still proposes
+        candidates when `search.propose` or `search.measure` is false.
         """
         if parents and budget.search:
             with self._clock.stage("drafting"):
@@ -179,7 +179,7 @@ class SearchSession:
         self.known.hold(proposed)
         self._proposed += len(proposed)
         programs = [program for _, program in proposed]
-        # The caller corrects the scores by its measurements, so that these are the frozen model's.
+        # The caller corrects the scores by its measurements. These are the scores of the frozen model.
         with linear_algebra_threads(1):
             scores = self._model.predict(self._strategy.context, programs)
         with self._clock.stage("embedding and serialising"):
@@ -190,7 +190,7 @@ class SearchSession:
             ]
 
     def learn(self, latencies_s: Mapping[str, float]) -> None:
-        """See Session; a trace that does not replay on the task is passed over."""
+        """See Session. Traces that do not replay on the task are skipped."""
         measured = []
         for trace in latencies_s:
             program = self.known.release(trace) or replay(self._strategy.context, trace)
@@ -201,14 +201,14 @@ class SearchSession:
 
 
 class FixedSession:
-    """A task whose schedules leave nothing to decide: each is proposed once, after start candidates.
+    """Session of a task without decisions: proposes each schedule once, after the start candidates.
 
-    Element-wise tasks of a CPU are such: TVM has one schedule for them, whose loops run in parallel and in
-    vectors.
+    Element-wise tasks on a CPU are an example. TVM has one schedule for them, with parallel and vectorised
+    loops.
     """
 
     def __init__(self, task: Task, target: Target) -> None:
-        """Raises NoDesignSpaceError if no schedule changes how the task runs."""
+        """Raises NoDesignSpaceError if no schedule changes the execution of the task."""
         self._context = make_tune_context(task.mod, target, seed=0, name=task.name)
         with interrupts_deferred():
             spaces = list(self._context.generate_design_space())
@@ -233,7 +233,7 @@ class FixedSession:
     def propose(
         self, budget: RoundBudget, starts: Sequence[str] = (), parents: Sequence[ReuseParent] = ()
     ) -> list[Candidate]:
-        """See Session; unrated. All schedules come in the first round that searches, and none later."""
+        """See Session. Candidates are not rated. The first round that searches proposes all schedules."""
         proposals = self._started(starts)
         if budget.search or not proposals:
             proposals, self._left = proposals + self._left, []
@@ -241,7 +241,7 @@ class FixedSession:
         return proposals
 
     def _held(self, program: ms.MeasureCandidate, *, is_start: bool = False) -> Candidate:
-        """Unrated candidate of a program, which is known and held from now on."""
+        """Unrated candidate of a program. The program is known and held from now on."""
         trace = trace_to_json(program.sch.trace)
         self.known.hold([LiveProgram(trace, program)])
         return Candidate(trace, 0.0, is_start=is_start)
@@ -264,13 +264,13 @@ class FixedSession:
 
     @property
     def counts(self) -> CandidateCounts:
-        """See Session; the schedules are tried when the task is opened."""
+        """See Session. Opening the task tries the schedules."""
         return CandidateCounts(
             tried=self._tried - len(self._left), proposed=self._proposed, rejected=self._rejected
         )
 
     def learn(self, latencies_s: Mapping[str, float]) -> None:
-        """See Session; leaves out candidates that were measured before."""
+        """See Session. Candidates that were measured before are left out."""
         left = [proposal for proposal in self._left if proposal.trace not in latencies_s]
         self._rejected[DUPLICATE] += len(self._left) - len(left)
         self._left = left

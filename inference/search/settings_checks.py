@@ -1,4 +1,4 @@
-"""Settings of a config group by name, and the error of a setting that is out of range."""
+"""Settings of a config group by name, and the error for a setting that is out of range."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class OneShotConfigError(UserError, ValueError):
 def named_settings(group: str, given: Any, schema_of: Callable[[str], type]) -> Any:
     """Settings of a config group `search/<group>`, from a name or from a mapping with the key `name`.
 
-    `schema_of` gives the dataclass of a name. Raises OneShotConfigError.
+    `schema_of` returns the dataclass of a name. Raises OneShotConfigError.
     """
     values = {"name": given} if isinstance(given, str) else dict(given) if isinstance(given, Mapping) else {}
     schema = schema_of(str(values.get("name", given)))

@@ -1,4 +1,4 @@
-"""Supervision of searchers: who searches which task, what each is told, and what happens when one dies."""
+"""Supervision of searchers: assigns tasks, sends new measurements, and replaces searchers that died."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ..workers.searchers import replied
 from .task_search import TaskSearch
 
 _DEATHS_ALLOWED = 1
-"""Searchers that may die of a task before it is given up."""
+"""Number of searchers that may die while they search a task before the run gives the task up."""
 
 
 class SearchSupervisor:
-    """Hands rounds to searchers and collects their replies.
+    """Assigns rounds to searchers and collects their replies.
 
-    A searcher that does not know a task is given it with all that was measured of it, so that a session lost
-    with a dead process is opened again elsewhere.
+    A searcher that does not know a task receives the task with all its measurements. If a process dies,
+    another process can therefore open the lost session again.
     """
 
     def __init__(
@@ -41,26 +41,27 @@ class SearchSupervisor:
 
         Args:
             searches: all tasks of the run.
-            start_sources: give tasks candidates when they are opened.
-            memory: what shared surrogates have learned, of which each searcher is told what is new to it.
+            start_sources: sources of start candidates for tasks that are opened.
+            memory: measurements of shared surrogates. Each searcher receives the measurements that are new to
+                it.
         """
         self.searchers = searchers
         self._searches = searches
         self._starts = StartQueue(start_sources)
         self._memory = memory or SurrogateMemory()
         self._told: defaultdict[int, set[tuple[str, str]]] = defaultdict(set)
-        """Workload and trace of the siblings' programs that each searcher was told."""
+        """Workload and trace of the sibling programs that each searcher received."""
         self._asked: dict[int, TaskSearch] = {}  # by number of the searcher
-        self._handed: dict[int, list[str]] = {}  # starts of the rounds that are asked for, by number
+        self._handed: dict[int, list[str]] = {}  # start candidates of the requested rounds, by number
 
     @property
     def any_asked(self) -> bool:
-        """Whether a reply is awaited."""
+        """Whether a searcher owes a reply."""
         return bool(self._asked)
 
     @property
     def is_inline(self) -> bool:
-        """Whether a searcher works in this process, so that replies are there at once."""
+        """Whether a searcher works in this process and replies at once."""
         return any(searcher.connection is None for searcher in self.searchers)
 
     def idle(self) -> list[int]:
@@ -68,9 +69,9 @@ class SearchSupervisor:
         return [number for number in range(len(self.searchers)) if number not in self._asked]
 
     def choices(self, number: int) -> tuple[list[TaskSearch], list[TaskSearch]]:
-        """Free tasks for a searcher: those that it or none knows, and those that a busy one knows.
+        """Free tasks for a searcher: tasks unknown to other searchers, and tasks that a busy searcher knows.
 
-        Tasks that an idle searcher knows wait for that one.
+        A task that an idle searcher knows waits for that searcher.
         """
         at_work = [self.searchers[asked] for asked in self._asked]
         free = [search for search in self._searches if not search.busy and not search.over]
@@ -78,7 +79,7 @@ class SearchSupervisor:
         return preferred, [search for search in free if search.flight.searcher in at_work]
 
     def ask(self, number: int, planned: Round) -> None:
-        """Asks a searcher for the proposals of a round; see `StartQueue.take` for its start candidates."""
+        """Requests the proposals of a round from a searcher; `StartQueue.take` describes the starts."""
         search, searcher = planned.search, self.searchers[number]
         flight, opens = search.flight, search.flight.searcher is not searcher
         learned = search.loop.latencies_s() if opens else flight.untold
@@ -106,7 +107,7 @@ class SearchSupervisor:
         )
 
     def _siblings(self, number: int, search: TaskSearch) -> tuple[SiblingProgram, ...]:
-        """Programs of the task's family that the searcher was not told."""
+        """Programs of the task's family that the searcher did not receive yet."""
         told = self._told[number]
         fresh = [
             SiblingProgram(workload, program, latency_s)
@@ -122,9 +123,9 @@ class SearchSupervisor:
     ) -> Iterator[tuple[TaskSearch, RoundReply]]:
         """Tasks with the replies of their searchers.
 
-        Waits until there is one, until a connection `beside` is readable, or for `timeout_s`. A task whose
-        searcher died is free for another try; at the second death it is over, with the reason, and an empty
-        reply.
+        Waits until there is a reply, until a connection `beside` is readable, or for `timeout_s`. If a
+        searcher dies, its task is free for another try. At the second death, the search of the task ends with
+        the reason and an empty reply.
         """
         for number in replied(self.searchers, self._asked, *beside, timeout_s=timeout_s):
             search, handed = self._asked.pop(number), self._handed.pop(number)
@@ -143,7 +144,7 @@ class SearchSupervisor:
             yield search, reply
 
     def _bury(self, number: int) -> None:
-        """Forgets what a searcher that died was told; it goes on with a new process."""
+        """Forgets the messages to a searcher that died. The searcher continues with a new process."""
         self._told.pop(number, None)
         for search in self._searches:
             if search.flight.searcher is self.searchers[number]:

@@ -1,4 +1,4 @@
-"""State of one task while it is tuned."""
+"""State of one task during tuning."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class TaskSearch:
 
     task: Task
     loop: SearchLoop
-    """Open proposals, and what they measured in this run."""
+    """Open proposals, and their measurements in this run."""
     family: str = ""
     """Name of the family that the task belongs to."""
     surrogate_group: str = ""
     """Name of the surrogate that the task shares with others, "" for its own."""
     untuned_s: float = math.inf
-    """Latency without a schedule, inf where it is not known or does not run."""
+    """Latency in seconds without a schedule; inf if it is unknown or the program does not run."""
     parent: TaskName | None = None
-    """Task that its short search followed, in this run or an earlier one; None where it was searched by
-    itself."""
+    """Task that its short search followed, in this run or an earlier one; None after an independent
+    search."""
     role: NetworkRole[TaskSearch] = field(default_factory=NetworkRole, init=False)
     earlier: EarlierRuns = field(default_factory=EarlierRuns, init=False)
     had: RoundsHad = field(default_factory=RoundsHad, init=False)
@@ -41,22 +41,22 @@ class TaskSearch:
 
     @property
     def known_s(self) -> float | None:
-        """Latency of the database's schedule in seconds, None where it has none."""
+        """Latency in seconds of the database's schedule; None without a schedule."""
         return self.earlier.known_s
 
     @property
     def earlier_rounds(self) -> int | None:
-        """Rounds of an earlier run that was stopped; None where none was, or its search was complete."""
+        """Rounds of a stopped earlier run; None without such a run or if its search was complete."""
         return self.earlier.rounds
 
     @property
     def rounds(self) -> int:
-        """Rounds of this run."""
+        """Number of rounds of this run."""
         return self.had.rounds
 
     @property
     def full_rounds(self) -> int:
-        """Rounds searched and measured in full, those of the earlier run included, quick rounds not."""
+        """Number of fully searched and measured rounds, with the earlier run and without quick rounds."""
         return self.had.full_rounds
 
     @property
@@ -66,42 +66,42 @@ class TaskSearch:
 
     @property
     def busy(self) -> bool:
-        """Whether it is searched or measured right now."""
+        """Whether the task is being searched or measured."""
         return self.flight.busy
 
     @property
     def best_s(self) -> float:
-        """Best latency with a schedule in seconds, inf where none ran."""
+        """Best latency in seconds with a schedule; inf if no program ran."""
         found = self.loop.best_s
         return found if self.known_s is None else min(found, self.known_s)
 
     @property
     def network_s(self) -> float:
-        """Seconds that a run of the network spends in the task with the best so far; 0 for weight 0."""
+        """Seconds per run of the network in the task, with the best latency so far; 0 for weight 0."""
         return self.task.weight * min(self.best_s, self.untuned_s) if self.task.weight else 0.0
 
     @property
     def calls(self) -> int:
-        """Calls in one run of the network, those of an alternative included; 0 where nothing calls it."""
+        """Calls per run of the network, also the calls as an alternative; 0 if nothing calls the task."""
         return self.task.weight or self.role.calls_instead
 
     @property
     def is_alternative(self) -> bool:
-        """Whether the network calls it only where it is faster than what it replaces."""
+        """Whether the network calls the task only if it is faster than the calls that it replaces."""
         return self.task.source == ALTERNATIVE
 
     @property
     def had_a_round(self) -> bool:
-        """Whether this run or an earlier one has measured it."""
+        """Whether this run or an earlier one has measured the task."""
         return bool(self.had.history_s) or self.known_s is not None
 
     @property
     def stake_s(self) -> float:
-        """Seconds of a run of the network that are spent in the task, or would be in an alternative.
+        """Seconds per run of the network that are spent in the task, or would be spent in an alternative.
 
-        A task counts with the fastest way, be it that of an alternative which stands for it. Before a program
-        of it ran, such an alternative counts as what it stands for. Others have no seconds then, and so are
-        searched after what they replace.
+        A task counts with its fastest implementation, including alternatives that stand for it. An
+        alternative that stands for a task counts as that task until one of its own programs has run. Other
+        alternatives have 0 seconds until then, and are therefore searched after the tasks that they replace.
         """
         if self.task.weight:
             ways_s = (way.best_s for way in (self, *self.role.stand_ins))
@@ -112,10 +112,10 @@ class TaskSearch:
 
     @property
     def operations(self) -> float:
-        """Floating-point operations of a run of the network in the task.
+        """Floating-point operations per run of the network in the task.
 
-        An alternative that stands for another task has those of that task times its expected gain: it is
-        searched before that task, which may then be worth no more than a look.
+        An alternative that stands for another task has the other task's operations times the expected gain.
+        It is therefore searched before the other task, which may then deserve only a short search.
         """
         if self.role.stands_for is None:
             return self.calls * self.task.flops
@@ -123,45 +123,45 @@ class TaskSearch:
 
     @property
     def program_s(self) -> float:
-        """Seconds that searching and measuring a program of it takes; 1 before any was measured."""
+        """Seconds to search and measure one program; 1 before the first measurement."""
         known = self.loop.known
         measured_s = sum(one.outcome.build_s + one.outcome.run_s for one in known)
         return (self.effort.search_s + measured_s) / len(known) or 1.0 if known else 1.0
 
     @property
     def complete_before(self) -> bool:
-        """Whether an earlier run searched the task to its end."""
+        """Whether an earlier run completed the search of the task."""
         return self.known_s is not None and self.earlier_rounds is None
 
     @property
     def progress(self) -> Progress:
-        """Progress by which the expected gain of another round is estimated."""
+        """Progress from which the expected gain of another round is estimated."""
         per_round = (self.effort.search_s + self.effort.measure_s) / max(self.rounds, 1)
         latency_s = min(self.best_s, self.untuned_s)
         return Progress(self.calls, latency_s, tuple(self.had.gains), per_round or 1.0)
 
     def round_begins(self) -> None:
-        """Notes the latency before a round whose proposals have arrived."""
+        """Records the latency before a round. Call it when the proposals of the round have arrived."""
         self.had.rounds += 1
         self.had.before_s = self.best_s
 
     def end(self) -> None:
-        """Ends the search, whose rounds are not counted as complete."""
+        """Ends the search without counting its rounds as complete."""
         self.had.over = True
 
     def give_up(self, all_rounds: int) -> None:
-        """Ends the search as if it had all of its rounds."""
+        """Ends the search as if it had all its rounds."""
         self.end()
         self.complete(all_rounds)
 
     def complete(self, all_rounds: int) -> None:
-        """Counts the search as if it had all of its rounds."""
+        """Counts the search as if it had all its rounds."""
         self.had.full_rounds = max(self.full_rounds, all_rounds)
 
     def round_ends(self, measured: list[MeasuredCandidate], *, complete: bool, all_rounds: int) -> None:
-        """Notes what a round measured; one that a limit cut short is repeated, so that it does not count.
+        """Records the measurements of a round. A round that a limit cut short does not count and is repeated.
 
-        Neither does a round in which nothing of a parent's ran: a search without the parent follows.
+        A round of a child does not count either if no program ran. A search without the parent follows.
         """
         had, flight = self.had, self.flight
         flight.busy = False

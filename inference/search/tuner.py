@@ -1,4 +1,4 @@
-"""Tuner of the tasks of a network: several are searched side by side, and others measured meanwhile."""
+"""Tuner of a network's tasks. It searches several tasks in parallel and measures others meanwhile."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from .task_search import TaskSearch
 
 @dataclass(frozen=True)
 class Hooks:
-    """Functions of the caller that a run calls while it tunes."""
+    """Functions that the caller passes to a run."""
 
     elapsed_s: Callable[[], float] | None = None
-    """Seconds since the start of the run, for the curve; None counts from the tuner's making."""
+    """Seconds since the start of the run, for the curve; None counts from the creation of the tuner."""
     on_progress: Callable[[str, float], None] = lambda name, done: None
-    """Hears the task that was measured, and the share of all rounds that is done."""
+    """Called with the name of the measured task and the share of all rounds that are done."""
     around_measuring: Callable[[], AbstractContextManager[object]] = nullcontext
-    """Entered while anything is measured."""
+    """Context manager that is active during every measurement."""
     clock: StageClock = field(default_factory=StageClock)
-    """Takes the seconds of work by step."""
+    """Clock that records the seconds of work by step."""
 
 
 class NetworkTuner:
-    """Tunes tasks; `curve` and `tuned` tell how far it is, also after an interrupt.
+    """Tunes tasks. `curve` and `tuned` report the progress, also after an interrupt.
 
-    A planner says which task is next, search processes propose candidates, threads measure them, and a
-    ledger keeps the results.
+    A planner chooses the next task, search processes propose candidates, threads measure them, and a ledger
+    stores the results.
     """
 
     def __init__(
@@ -64,16 +64,16 @@ class NetworkTuner:
         limits: Limits | None = None,
         hooks: Hooks | None = None,
     ) -> None:
-        """Sets a run up.
+        """Sets up a run.
 
         Args:
             config: settings of the search.
             executor: measures candidates.
             searchers: propose candidates.
-            ledger: what earlier runs know, which keeps what this one learns.
-            planner: by default that of `config.planner`.
-            start_sources: candidates for tasks, in addition to those that the database has measured.
-            limits: when tuning ends early.
+            ledger: findings of earlier runs; stores the results of this run.
+            planner: by default, the planner that `config.planner` selects.
+            start_sources: sources of candidates in addition to those measured in the database.
+            limits: conditions that end tuning early.
             hooks: functions of the caller.
         """
         self._config = config
@@ -98,7 +98,7 @@ class NetworkTuner:
 
     @property
     def starts_measured(self) -> tuple[int, int]:
-        """Number of measured candidates that searches were given to begin with, and of those that failed."""
+        """Number of measured start candidates, and the number of these that failed."""
         measured = [known for search in self._searches for known in search.loop.known]
         starts = [known for known in measured if known.candidate.is_start]
         return len(starts), sum(math.isinf(known.latency_s) for known in starts)
@@ -109,12 +109,12 @@ class NetworkTuner:
         untuned_s: Sequence[float] | None = None,
         offers: Sequence[Offer] = (),
     ) -> list[TaskResult]:
-        """A result for each task, in order, then for each of the offers' and each bridge that was searched.
+        """One result per task, in order, then one per searched alternative task and per searched bridge.
 
-        `untuned_s` are latencies in seconds without a schedule, inf where a task does not run; None takes
-        those that earlier runs have noted, and measures the others during the first searches. Alternatives
-        and bridges have none. `offers` are alternatives to the tasks, which are given up where they are
-        hopeless (`alternatives.HOPELESS`).
+        `untuned_s` are latencies in seconds without a schedule, inf if a task does not run. None uses the
+        latencies that earlier runs noted, and measures the others during the first searches. Alternatives and
+        bridges have no untuned latency. `offers` are alternatives to the tasks. The run gives hopeless
+        alternatives up (`alternatives.HOPELESS`).
         """
         own = [*tasks, *offered_tasks(tasks, offers)]
         bridges = list(self._planner.further_tasks(tasks))
@@ -138,8 +138,8 @@ class NetworkTuner:
                 for search, reply in supervisor.replies(measuring.woken, timeout_s=self._limits.wait_s()):
                     self._take_proposals(search, reply, measuring)
                 if supervisor.is_inline:
-                    # A device without a round gets one first, if there is one. Where nothing is measured,
-                    # nothing wakes.
+                    # A device without a round gets one first, if possible. If nothing is measured, nothing
+                    # wakes.
                     free = asked and measuring.rounds_under_way < self._executor.devices
                     goes_on = not measuring.is_busy or (free and not measuring.untuned_under_way)
                     wait([measuring.woken], 0.0 if goes_on else None)
@@ -159,7 +159,7 @@ class NetworkTuner:
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
-        """Keeps what was measured in rounds that an interrupt or an error cuts short."""
+        """Stores the measurements of rounds that an interrupt or an error cuts short."""
         try:
             yield
         except BaseException:
@@ -170,9 +170,10 @@ class NetworkTuner:
     def _take_known_untuned(
         self, searches: Sequence[TaskSearch], untuned_s: Sequence[float] | None
     ) -> list[TaskSearch]:
-        """Takes untuned latencies that are given or noted; returns the searches without one.
+        """Sets untuned latencies that are given or noted, and returns the searches without one.
 
-        Those with a schedule of an earlier run come first: it may be slower than the untuned program.
+        Searches with a schedule of an earlier run come first: this schedule may be slower than the untuned
+        program.
         """
         known: Sequence[float | None] = untuned_s or [
             self._ledger.untuned_s(search.task) for search in searches
@@ -198,7 +199,7 @@ class NetworkTuner:
         self._begin_curve()
 
     def _begin_curve(self) -> None:
-        # The first rounds may be measured by now, which is not where the run began.
+        # The first rounds may be measured by now. The start of the curve must not include them.
         begun_s = [
             s.task.weight * min(s.untuned_s, s.known_s or math.inf) for s in self._searches if s.task.weight
         ]
@@ -209,8 +210,8 @@ class NetworkTuner:
         return self._limits.in_time() and (target_s is None or self._network_s() > target_s)
 
     def _is_late(self) -> bool:
-        """Whether the time is over for all tasks, so that no proposal that still comes would be measured."""
-        if not self._config.measure or self._limits.in_time():  # a prediction is kept whenever it comes
+        """Whether the time is over for all tasks, so that no further proposal would be measured."""
+        if not self._config.measure or self._limits.in_time():  # a prediction is stored even if it is late
             return False
         return not any(map(self._limits.lacks_schedule, self._searches))
 
@@ -218,9 +219,10 @@ class NetworkTuner:
         return sum(search.network_s for search in self._searches) - self._contests.saved_s()
 
     def _hand_out(self, supervisor: SearchSupervisor, measuring: MeasuringThreads) -> None:
-        """Gives idle searchers a round each, but searches no further ahead than can be measured soon.
+        """Assigns one round to each idle searcher, but never searches far ahead of the measurements.
 
-        While the untuned tasks are measured, only first rounds can be searched, which nothing improves.
+        While the untuned tasks are measured, only first rounds can be searched, which do not depend on
+        measurements.
         """
         for number in supervisor.idle():
             ahead = measuring.rounds_under_way - max(0, self._executor.devices - 1)
@@ -273,7 +275,7 @@ class NetworkTuner:
 
 
 def task_result(search: TaskSearch) -> TaskResult:
-    """The result of a task, with the reason where it has no schedule of its own."""
+    """Result of a task, with the reason if the task has no schedule of its own."""
     task, best_s, known = search.task, search.best_s, search.loop.known
     reason = search.ending.reason
     if math.isinf(best_s) and not reason and not search.ending.predicted:
