@@ -32,7 +32,7 @@ class Contests:
     """Alternatives among the searches of a run."""
 
     def __init__(self, offers: Sequence[Offer], searches: Sequence[TaskSearch]) -> None:
-        """Assigns the places in the network that each offer replaces to the offer's tasks.
+        """Records, for the tasks of each offer, the calls of the network that the offer can replace.
 
         Offers with tasks that are not searched are left out.
         """

@@ -166,7 +166,7 @@ class OneShotConfig:
         return OFF if self.reuse == AUTO and not applies else self.reuse
 
     def applied_to(self, lowering: Lowering) -> Lowering:
-        """The lowering with `winograd` off instead of auto if no template decides about Winograd."""
+        """The lowering with `winograd` off instead of auto if no template decides whether to use it."""
         if lowering.demands_winograd or self.templates:
             return lowering
         return replace(lowering, winograd=NO_WINOGRAD)

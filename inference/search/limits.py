@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from .task_search import TaskSearch
 
 LATE_ROUNDS = 2
-"""Maximum number of rounds of a task without a schedule when the time is over: the first may fail
-entirely."""
+"""Maximum number of rounds of a task that has no schedule when the time is over. All programs of the first
+round may fail."""
 
 _LONGEST_WAIT_S = 3600.0  # a connection waits for some days at most
 
@@ -42,7 +42,7 @@ class Limits:
         return self.in_time() or self.lacks_schedule(search)
 
     def late(self, searches: Sequence[TaskSearch]) -> list[TaskSearch]:
-        """Tasks that are due a round although the run ends; empty if its latency ends it."""
+        """Tasks that still need a round when the time is over; empty if the latency target ends the run."""
         if self.in_time():
             return []
         return [one for one in searches if one.rounds < LATE_ROUNDS and self.lacks_schedule(one)]

@@ -35,7 +35,7 @@ class MeasuringThreads:
         may_measure: Callable[[TaskSearch], bool],
         around: Callable[[], AbstractContextManager[object]],
     ) -> None:
-        """Starts the threads.
+        """Prepares the threads.
 
         `may_measure` returns whether another batch of a task's round may start. `around` is active during
         every measurement.

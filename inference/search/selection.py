@@ -12,7 +12,7 @@ from .candidate import Candidate, MeasuredCandidate
 from .settings_checks import OneShotConfigError
 
 FINALIST_WITHIN = 1.5
-"""Maximum ratio to the best latency at which a program may be the best: shared machines disturb this much."""
+"""A program within this ratio of the best latency may be the fastest: shared machines disturb by as much."""
 
 
 @dataclass(frozen=True)

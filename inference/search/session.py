@@ -93,7 +93,7 @@ class Session(Protocol):
 
 
 class SearchSession:
-    """Search of one task in this process with a strategy."""
+    """Search of one task with a strategy, in this process."""
 
     def __init__(
         self,

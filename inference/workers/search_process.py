@@ -1,8 +1,7 @@
 """Search process: searches tasks in parallel with other processes and with measurements.
 
-Replaying and featurising candidates is the largest part of a tuning run's time. A second thread does not
-speed up TVM here, but a second process does. Such a process runs this module; see
-`dataset.measure.worker.loop.main`.
+Most of a tuning run's time goes into replaying and featurising candidates. A second thread does not speed up
+TVM here, but a second process does. Such a process runs this module; see `dataset.measure.worker.loop.main`.
 """
 
 from __future__ import annotations

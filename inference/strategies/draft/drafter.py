@@ -42,7 +42,7 @@ LEAST_LANES = 4
 """Minimum number of lanes of a vectorised innermost loop: float32 in the narrowest registers."""
 
 _DRAWS = 2048
-"""Number of rows drawn per row within the limits of a GPU."""
+"""Number of rows drawn to find one within the limits of a GPU."""
 
 _OTHER_LOCATIONS = len(InputLocation) - 1
 """Number of compute locations of inputs, without the location that most candidates use."""
@@ -134,8 +134,8 @@ class Drafter:
     def random_trace(self, rng: np.random.Generator) -> str:
         """Trace of a candidate of a random sketch with uniformly drawn decisions.
 
-        On a GPU the trace may be invalid, but only if hardly any candidate of the sketch is within the
-        limits.
+        The trace may be invalid. On a GPU this happens only if hardly any candidate of the sketch is within
+        the limits.
         """
         space = self.spaces[rng.integers(len(self.spaces))]
         rows = space.canonical(space.sample(1 if self._allowed is None else _DRAWS, rng))

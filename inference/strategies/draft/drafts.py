@@ -25,9 +25,9 @@ class DraftRequestError(UserError, ValueError):
 class DraftRequest:
     """Size of one draft, the number of candidates that it keeps, and its seed.
 
-    Each generation rates `population` new candidates. Most are children of the best candidates so far, by
-    mutation or crossover; the others are drawn at random. `DraftingConfig` holds the settings of a search,
-    which drafts once per round.
+    Each generation rates `population` new candidates. They are children of the best candidates so far, by
+    mutation or crossover, and some random candidates. `DraftingConfig` holds the settings of a search, which
+    drafts once per round.
     """
 
     population: int
