@@ -134,7 +134,7 @@ class ExplorationSampler(DescendingSampler):
         return [trace for trace in sorted(times, key=lambda trace: times[trace]) if trace not in self.known]
 
     def _converged(self, space: TaskSpace, starts: Choices, count: int, iterations: int) -> Visited:
-        """Programs of iterations that walk on from the best; `patience` of them without a better one end it."""
+        """Programs of iterations that walk on from the best; `patience` of them may find no better one."""
         config, resources = self._config, self._resources
         visited = Visited(starts[:0], np.zeros(0))
         best, without = np.inf, 0
