@@ -48,7 +48,7 @@ def all_bridges(
     can_reuse: Callable[[T, T], bool],
     bridge: Callable[[T, T], tuple[str, T] | None],
 ) -> dict[str, T]:
-    """All bridge operators: bridges of the operators, and repeatedly bridges of bridges (section 6.2).
+    """All bridge operators, and bridges of bridges until no new one appears (section 6.2).
 
     The arguments are the same as in `one_hop_bridges`. The closure is finite, because each loop of a bridge
     is as long as a loop of one of the operators.

@@ -28,7 +28,7 @@ SAMPLES = 10
 """Number of sampled sizes of the parent's shapes."""
 
 UNROLLS = {"SSSRRSRS": 8, "SSRSRS": 4}
-"""Number of MetaSchedule's unrolling pragmas, used if no sketch is known."""
+"""Number of MetaSchedule's unrolling pragmas by tiling structure, used if no sketch is known."""
 
 _EVERY = Interval(1.0, float(2**62))
 
@@ -226,7 +226,7 @@ def _lengths(element_bytes: float, values: Sequence[float]) -> int:
 
 @dataclass(frozen=True)
 class EstimateRatios:
-    """Estimated per measured programs; ETO reports a mean of 1.04, from 0.54 to 1.62 (section 6.1)."""
+    """Ratio of estimated to measured programs; ETO's mean is 1.04, from 0.54 to 1.62 (section 6.1)."""
 
     mean: float
     low: float

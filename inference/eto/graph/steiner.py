@@ -59,9 +59,9 @@ class _Flow:
 
     Water springs from each terminal and flows against the direction of the arcs. The capacity of an arc is
     its cost. All arcs into a vertex fill at the same rate, the number of terminals that the vertex reaches
-    through full arcs. A full arc passes the water on to the arcs into its tail. A full arc is left out if its
-    tail, or a vertex that reaches its tail, already reaches one of the same terminals on another path. When
-    an arc from the root is full, all full arcs that the root reaches form the tree.
+    through full arcs. An arc that fills is left out if its tail, or a vertex that reaches its tail, already
+    reaches one of the same terminals on another path. Otherwise it passes the water on to the arcs into its
+    tail. When an arc from the root is full, all full arcs that the root reaches form the tree.
     """
 
     def __init__(self, graph: nx.DiGraph, terminals: Collection[str], free: Collection[Arc]) -> None:

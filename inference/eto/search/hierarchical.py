@@ -33,7 +33,7 @@ class HierarchicalSearch:
     def search(self) -> Search:
         """The search over all numbers of blocks, whose iterations (lines 3 to 23) are independent.
 
-        The iterations advance in parallel: first the first measurements of all of them, then all second ones.
+        The iterations advance together: all first rounds of measurement come first, then all second rounds.
         """
         blocks = self.ranges.blocks.scaled(float(self.parent.blocks[0]))
         found = yield from side_by_side(

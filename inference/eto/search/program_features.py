@@ -1,9 +1,9 @@
 """Features B, T and M of a program, and their ranges given a parent's program (ETO, section 3).
 
 On a GPU the features are the same as in the paper: thread blocks, threads of all blocks, and shared memory of
-all blocks. The paper does not cover CPUs. The CPU features are an extension of ours, their counterparts in
-MetaSchedule's SSRSRS tiling. `COUNTERPARTS` lists the candidates and `CpuFeatures` contains the default
-choice.
+all blocks. The paper does not cover CPUs. The CPU features are an extension of ours: counterparts of the GPU
+features in MetaSchedule's SSRSRS tiling. `COUNTERPARTS` lists the candidates, and `CpuFeatures` contains the
+default choice.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class FeatureRanges:
-    """Ranges of r_B, r_T and r_M, the ratios of a child's fast programs to its parent's (equations 1 to 3)."""
+    """Ranges of r_B, r_T and r_M, the ratios of a child's fast programs to its parent's (equations 1-3)."""
 
     blocks: Interval
     """[r1, r2] of B, with r1 = |𝕀(rℒ_β)| / |𝕀(rℒ_α)| and r2 = |𝕀(ℒ_α)| / |𝕀(ℒ_β)|."""

@@ -133,7 +133,7 @@ class SimplifiedSearch:
                 yield (*best[: decision.column], *value, *best[decision.column + decision.width :])
 
     def _nest(self, structure: TaskStructure, sketch: Sketch, sub: SubSketch) -> Block:
-        """Major loop nest of a sub-sketch: its own block, or the sketch's if the sketch creates that block."""
+        """Major loop nest of a sub-sketch: its block, or the sketch's if the sketch creates that block."""
         return structure.block(sub.block) or sketch.block
 
 
