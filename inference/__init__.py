@@ -1,6 +1,6 @@
 """Inference: pretrained cost models inside stock TVM's search, and tuning of whole networks.
 
-There are three ways to use it, in the order of how much of Foretune they use:
+There are three ways to use it, from the smallest to the largest part of Foretune:
 
 - `PretrainedCostModel` is a cost model for `ms.tune_tir`, `ms.relax_integration.tune_relax` and
   `ms.tune_tasks`, with MetaSchedule's own search;

@@ -29,9 +29,9 @@ class PretuneConfig:
 def pretune(folders: Sequence[Path], into: Path, leave_out: Collection[str] = ()) -> int:
     """Writes the schedules of datasets to a file, and returns their number.
 
-    `leave_out` contains hashes of shapes (`task_shapes`), such as the shapes of tasks that will evaluate the
-    file. Simulated records are ignored. Raises StoreError for a folder that is not a dataset or is damaged,
-    and PretunedError if no schedule is left or the file cannot be written.
+    `leave_out` contains hashes of shapes (`task_shapes`), such as the shapes of tasks on which the file is
+    evaluated. Simulated records are ignored. Raises StoreError for a folder that is not a dataset or is
+    damaged, and PretunedError if no schedule is left or the file cannot be written.
     """
     from ..dataset.records.schema import Record, TaskRow
     from ..dataset.records.store import RecordStore

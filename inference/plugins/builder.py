@@ -1,4 +1,4 @@
-"""Initializer for the workers of MetaSchedule's own builder; it makes them compile as Foretune's workers."""
+"""Initializer for the workers of MetaSchedule's own builder; they then compile like Foretune's workers."""
 
 from __future__ import annotations
 

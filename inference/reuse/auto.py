@@ -27,8 +27,8 @@ from .similarity import Loops, loops_of
 STARTS = 4
 """Adapted programs of a task that reuses others, unless `search.auto.starts` sets a number.
 
-Four adapted programs in addition to a task's templates made no network faster, so that the number is then 0
-(benchmarks/results/reuse_networks).
+A task with templates has none by default: four adapted programs in addition to its templates made no network
+faster (benchmarks/results/reuse_networks).
 """
 
 

@@ -12,7 +12,7 @@ from ..planners.turn_planner import make_planner
 from ..search.config import OneShotConfig
 
 KNOWN_PROGRAMS = 16
-"""Programs of a task that other tasks may reuse; so many are read from the database."""
+"""Maximum number of programs of a task that are read from the database for reuse by other tasks."""
 
 
 class ReuseMode(ABC):

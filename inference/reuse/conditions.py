@@ -25,7 +25,7 @@ class UnreadableOperatorError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class SketchSignature:
-    """Sketch 𝒦 without the names and extents of a task. Sketches of equal signatures share decisions."""
+    """Sketch 𝒦 without the names and extents of a task. Equal signatures accept equal decisions."""
 
     structure: str
     """Tiling structure such as SSSRRSRS, "" if nothing is tiled."""

@@ -1,4 +1,4 @@
-"""Donors: tasks whose measured programs are adapted to other tasks and start their searches."""
+"""Donors: tasks with measured programs that are adapted to other tasks and start their searches."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ParentsBest:
     """The parent's programs, the fastest first: TopK of Selective Tuning (ETO section 7.1).
 
     The paper applies the parent's sketches and annotations to the child without changes. If factors do not
-    divide the child's extents, `adapt` chooses the nearest factors that do.
+    divide the child's extents, `adapt` chooses near factors that do.
     """
 
     def __init__(self, adapt: Adapt) -> None:

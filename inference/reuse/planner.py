@@ -32,7 +32,7 @@ class ReusePlanner(TaskPlanner):
     templates if no program fits. Layers whose parent is tuned by templates are of this kind.
 
     The stake of a task includes the latency of all tasks that wait for it. A bridge, or a small parent of
-    large tasks, is therefore searched as early as the large tasks would be.
+    large tasks, is therefore searched like the large tasks themselves.
     """
 
     def __init__(

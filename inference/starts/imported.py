@@ -10,7 +10,7 @@ from .base import Start, StartSource
 
 
 class ImportedStarts(StartSource):
-    """Candidates that `foretune bundle import adapt=true` adds to a tuning database, without latencies."""
+    """Candidates, without latencies, that `foretune bundle import adapt=true` puts next to a database."""
 
     def __init__(self, database: TuningDatabase) -> None:
         self._database = database

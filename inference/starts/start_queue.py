@@ -14,7 +14,7 @@ _GIVEN = 0.5
 """Share of a round for candidates of start sources, such as templates.
 
 A child has adapted programs in addition. With half as many templates, large products of BERT-base on AVX2
-were 1.05 to 1.4 times slower.
+had 1.05 to 1.4 times the latency.
 """
 
 
