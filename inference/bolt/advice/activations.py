@@ -15,7 +15,7 @@ NONE = "none"
 """Name for no activation."""
 
 Activation = Callable[[te.Tensor], te.Tensor]
-"""Returns the activated tensor of a tensor of any shape."""
+"""Applies the activation to a tensor of any shape."""
 
 
 class UnknownActivationError(UserError, ValueError):
@@ -46,7 +46,7 @@ def _hardsigmoid(x: te.Tensor) -> te.Tensor:
 
 
 def _softplus(x: te.Tensor) -> te.Tensor:
-    """max(x, 0) - log(sigmoid(|x|)), which is log(1 + exp(x)) and overflows nowhere.
+    """max(x, 0) - log(sigmoid(|x|)), which equals log(1 + exp(x)) and never overflows.
 
     MetaSchedule inlines a sigmoid into the loops of a layer, but no exponential function.
     """

@@ -46,8 +46,8 @@ def misaligned(settings: OperatorSettings, unit: int, data_too: bool) -> tuple[s
     """Widths of an operator that are not multiples of `unit`; operators with groups have none.
 
     Unless `data_too` is set, a width of the input data below one unit stays unchanged. It belongs to the
-    image at the network's entrance. A CPU reads this image one value at a time, so that a wider image costs
-    more.
+    image at the network's entrance. A CPU reads this image one value at a time, so that each added
+    value costs time.
     """
     if not isinstance(settings, (Conv2d, DepthwiseConv2d, Dense)):
         return ()

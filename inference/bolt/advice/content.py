@@ -23,7 +23,7 @@ class LayerCosts:
     weight: int
     """Calls in one run of the network."""
     activation: str
-    """Activation that the network has."""
+    """Activation of the layer in the network."""
     own_s: float
     """Latency of the layer with its own activation."""
     extra_s: dict[str, float]
