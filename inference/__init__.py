@@ -1,21 +1,21 @@
 """Inference: pretrained cost models inside stock TVM's search, and tuning of whole networks.
 
-Three ways to use it, from the least to the most:
+There are three ways to use it, from the smallest to the largest part of Foretune:
 
-- `PretrainedCostModel`: a cost model for `ms.tune_tir`, `ms.relax_integration.tune_relax` and
+- `PretrainedCostModel` is a cost model for `ms.tune_tir`, `ms.relax_integration.tune_relax` and
   `ms.tune_tasks`, with MetaSchedule's own search;
-- `OneShotStrategy` with it: Foretune's search in stock tuning;
-- `tune_network` and `tune_tasks`, and the command `foretune tune`: searches in processes side by side,
-  Foretune's measurement, and a database that stock TVM compiles from.
+- `OneShotStrategy` adds Foretune's search to stock tuning;
+- `tune_network` and `tune_tasks`, and the command `foretune tune`, search in parallel processes, use
+  Foretune's measurement, and fill a database from which stock TVM compiles.
 
-The search has four doors: `strategies.base.Strategy`, `starts.base.StartSource`, `spaces.base.DesignSpace`
-and `planners.base.TaskPlanner`.
+The search has four interfaces for extensions: `strategies.base.Strategy`, `starts.base.StartSource`,
+`spaces.base.DesignSpace` and `planners.base.TaskPlanner`.
 
-`load` runs a network that was exported, with the threads that it was tuned for.
+`load` runs an exported network with the threads that it was tuned for.
 
-A process that compiles from such a database calls `improve_code` to have the code that was measured, and
-`register_intrinsics` with the text of its records where they have templates of Foretune's. `prepare_builder`
-does it for the workers of MetaSchedule's builder, and makes them start sooner.
+A process that compiles from such a database calls `improve_code` to generate the measured code. If records of
+the database use templates of Foretune, the process also calls `register_intrinsics` with the text of these
+records. `prepare_builder` does both for the workers of MetaSchedule's builder, and lets them start sooner.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # types for users; `MODULES` below imports
+if TYPE_CHECKING:  # types for users; `MODULES` below does the imports
     from ..compiler.codegen.passes import improve_code as improve_code
     from ..compiler.templates.cpu.intrinsics.registry import register_intrinsics as register_intrinsics
     from .api import tune_network as tune_network
@@ -67,7 +67,7 @@ __all__ = [*MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports on first use, so that a script with the cost model alone needs no Hydra, reports or plots."""
+    """Imports on first use, so that a script with only the cost model needs no Hydra, reports or plots."""
     if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{MODULES[name]}", __name__), name)

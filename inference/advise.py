@@ -1,4 +1,4 @@
-"""`foretune advise`: what this hardware gives the designer of a network for little (Bolt section 3.3)."""
+"""`foretune advise`: changes to a network that cost little on this hardware (Bolt section 3.3)."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class AdviseConfigError(UserError, ValueError):
 
 
 class NothingToAdviseError(UserError, ValueError):
-    """A network has no layer that could be built otherwise."""
+    """The network has no layer that could be built differently."""
 
 
 @dataclass(frozen=True)
 class AdviseConfig:
-    """One advice; the fields are those of conf/advise.yaml."""
+    """Settings of one advice; the fields are those in conf/advise.yaml."""
 
     network: str
     output: Path | None
@@ -91,12 +91,12 @@ class AdviseConfig:
 
     @property
     def folder(self) -> Path:
-        """Folder of the advice: `output`, by default one that is named after the network."""
+        """Folder of the advice: `output`, or by default a folder named after the network."""
         return self.output or Path("outputs/advise", members_of(self.network)[0].name)
 
     @property
     def asked(self) -> Asked:
-        """Settings of the advice."""
+        """Settings that define the subject of the advice."""
         return Asked(
             activations=tuple(self.activations),
             align=self.align,
@@ -107,7 +107,7 @@ class AdviseConfig:
 
 
 def run(config: AdviseConfig, console: Console | None = None) -> Advice:
-    """Measures or predicts, prints, writes and returns the advice on a network. Raises UserError."""
+    """Measures or predicts the advice on a network, prints, writes and returns it. Raises UserError."""
     console = console or Console()
     target = parse_target(config.target)
     checkpoint = required_checkpoint(config.checkpoint, target) if config.predict else None
@@ -140,7 +140,7 @@ def run(config: AdviseConfig, console: Console | None = None) -> Advice:
 def _opened(
     config: AdviseConfig, target: Target, checkpoint: Checkpoint | None
 ) -> Iterator[tuple[LatencySource, Hardware]]:
-    """Source of latencies, and the device; `checkpoint` predicts, None measures."""
+    """Source of latencies, and the device. The source predicts with `checkpoint`, and measures with None."""
     if checkpoint is not None:
         hardware = _device(config.hardware, target)
         yield PredictedLatencies(checkpoint, target, hardware, config.drawn, config.seed), hardware
@@ -165,5 +165,5 @@ def _device(name: str, target: Target) -> Hardware:
 
 
 def main(config: DictConfig) -> None:
-    """Entry of `foretune advise`."""
+    """Entry point of `foretune advise`."""
     run(from_hydra(config, AdviseConfig))

@@ -1,4 +1,4 @@
-"""Tuning from Python: a network with its report, or tasks of one's own."""
+"""Tuning from Python: a network with its report, or tasks of your own."""
 
 from __future__ import annotations
 
@@ -42,21 +42,22 @@ def tune_network(
     console: Console | None = None,
     **settings: Any,
 ) -> TuneResult:
-    """Does what `foretune tune` does: tunes, compiles, checks and times a network, and writes the report.
+    """Tunes, compiles, checks and times a network, and writes the report, like `foretune tune`.
 
     Args:
-        network: a known name, `package.module:Factory`, or the path of an ONNX file; several are a set that
-            is tuned together, and so are several batch sizes (`batch=[1, 16]`) or lists of `inputs`.
-        checkpoint: name of a shipped checkpoint, or the folder of one; "auto" is the shipped one for the
-            kind of target, None searches without a cost model.
-        output: folder of the report, by default `outputs/tune/<name>`; the name of an ONNX file is its stem.
+        network: a known name, `package.module:Factory`, or the path of an ONNX file. A list is a set of
+            networks that are tuned together. Several batch sizes (`batch=[1, 16]`) or lists of `inputs` are
+            such a set, too.
+        checkpoint: name of a shipped checkpoint, or the folder of a checkpoint. "auto" uses the shipped
+            checkpoint for the kind of target, None searches without a cost model.
+        output: folder of the report, by default `outputs/tune/<name>`; an ONNX file's name is its stem.
         database: folder of the schedules found; tasks in it are not tuned again unless `retune=True`.
-        export: file for the tuned network as a shared library, None for none.
-        console: where to print; `Console(quiet=True)` keeps it silent.
+        export: file for the tuned network as a shared library; None exports nothing.
+        console: console that the run prints to; `Console(quiet=True)` prints nothing.
         settings: other fields of TuneConfig, such as `inputs`, `budget_s` or `search=OneShotConfig(...)`.
 
-    Raises UserError, whose message says what to do. Call it under `if __name__ == "__main__":` or from a
-    module that may be imported again.
+    Raises UserError with a message that explains the remedy. Call it under `if __name__ == "__main__":` or
+    from a module that may be imported again.
     """
     config = TuneConfig(
         network=network,
@@ -79,24 +80,24 @@ def tune_tasks(
     measure: MeasureConfig | None = None,
     executor: ExecutorConfig | None = None,
 ) -> tuple[ms.database.Database, list[TaskResult]]:
-    """Tunes tasks without a network around them, such as those of `ms.relax_integration.extract_tasks`.
+    """Tunes tasks without a network, such as the tasks of `ms.relax_integration.extract_tasks`.
 
     Args:
         tasks: modules with one PrimFunc `main`, MetaSchedule's extracted tasks, or tasks of foretune.
-        target: as `foretune tune` takes it.
-        work_dir: folder of the database; each target and device has a folder of its own in it.
+        target: a target as in `foretune tune`.
+        work_dir: folder of the database; each target and device has its own subfolder.
 
     Returns:
-        A database that stock TVM compiles from (`with target, database: ...`), and a result for each task.
+        A database from which stock TVM compiles (`with target, database: ...`), and a result for each task.
 
-    Raises UserError. What this process compiles has what `improve_code` adds, as it was measured.
+    Raises UserError. Afterwards this process compiles with `improve_code`, as the measurements did.
     """
     improve_code()
     found = parse_target(target)
     settings = (search or OneShotConfig()).for_reuse().fitted(found)
     if not settings.measure:
         raise OneShotConfigError("search.measure=False: tune_tasks measures; use tune_network instead")
-    fitting = fitting_checkpoint(checkpoint, found)  # reports a bad one before any work
+    fitting = fitting_checkpoint(checkpoint, found)  # reports a bad checkpoint before any work
     where = executor or ExecutorConfig()
     with ExitStack() as stack:
         device = stack.enter_context(make_executor(where, found, measure or MeasureConfig()))
@@ -131,7 +132,7 @@ def tune_tasks(
 
 
 def as_task(task: tvm.IRModule | ms.ExtractedTask | Task) -> Task:
-    """A task of foretune with what can be read from a module; raises ValueError for another module."""
+    """A task of foretune, read from a module; raises ValueError for a module that is not a task."""
     if isinstance(task, Task):
         return task
     mod, name, weight = task, "", 1

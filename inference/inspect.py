@@ -1,6 +1,6 @@
-"""`foretune inspect`: tasks of a network, what the database has of them, and how long tuning will take.
+"""`foretune inspect`: tasks of a network, their state in the database, and the expected tuning time.
 
-Nothing is searched, measured or, unless asked, written.
+The command searches and measures nothing. It writes only on request.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class InspectConfigError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class InspectConfig:
-    """One inspection; the fields are those of conf/inspect.yaml."""
+    """Settings of one inspection; the fields are those in conf/inspect.yaml."""
 
     network: Any
     database: Path
@@ -67,7 +67,7 @@ class InspectConfig:
 
 
 def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook:
-    """Reads a network and its database, prints what is known, and returns it. Raises UserError."""
+    """Reads a network and its database, prints the outlook and returns it. Raises UserError."""
     console = console or Console()
     target = parse_target(config.target)
     checkpoint = latency_checkpoint(config.checkpoint, target)
@@ -93,7 +93,7 @@ def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook
         outlooks = task_outlooks(tasks, config.search, database, predicted_s, offered)
         due = sum(task.due for task in outlooks)
         runs = database.notes.runs(config.search.fitted(target))
-        # The templates of alternatives take about the time that a search of what they beat would have.
+        # The templates of an alternative need about as much time as the search of the task that it beats.
         counted = due if runs else sum(task.due for task in outlooks if task.weight) or due
         outlook = NetworkOutlook(
             network=", ".join(of_networks),
@@ -122,7 +122,7 @@ def _device(config: InspectConfig, target: Target, measured: bool) -> Hardware:
 def _predictor(
     config: InspectConfig, checkpoint: Checkpoint, target: Target, device: Hardware
 ) -> LatencyPredictor:
-    """The figures of the device are those that a run has noted beside the database, if there is one."""
+    """Uses the device's figures that a run stored with the database, if there are any."""
     folder = database_folder(config.database, target, device)
     noted = None if folder is None else read_device(folder)
     hardware = noted[1] if noted is not None else _device(config, target, measured=True)
@@ -130,5 +130,5 @@ def _predictor(
 
 
 def main(config: DictConfig) -> None:
-    """Entry of `foretune inspect`."""
+    """Entry point of `foretune inspect`."""
     run(from_hydra(config, InspectConfig))

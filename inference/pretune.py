@@ -1,4 +1,4 @@
-"""`foretune pretune`: keep the fastest program of each task and target of datasets, as starts of searches."""
+"""`foretune pretune`: stores the fastest program per task and target of datasets as starts of searches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..configuration import ConfigError, from_hydra
 
 @dataclass(frozen=True)
 class PretuneConfig:
-    """Fields of conf/pretune.yaml."""
+    """Settings of `foretune pretune`; the fields are those in conf/pretune.yaml."""
 
     dataset: list[Path]
     into: Path
@@ -29,9 +29,9 @@ class PretuneConfig:
 def pretune(folders: Sequence[Path], into: Path, leave_out: Collection[str] = ()) -> int:
     """Writes the schedules of datasets to a file, and returns their number.
 
-    `leave_out` are hashes of shapes (`task_shapes`), such as those of the tasks that the file is judged on.
-    Simulated records do not count. Raises StoreError for a folder that is no dataset or is damaged, and
-    PretunedError where nothing is left or the file cannot be written.
+    `leave_out` contains hashes of shapes (`task_shapes`), such as the shapes of tasks on which the file is
+    evaluated. Simulated records are ignored. Raises StoreError for a folder that is not a dataset or is
+    damaged, and PretunedError if no schedule is left or the file cannot be written.
     """
     from ..dataset.records.schema import Record, TaskRow
     from ..dataset.records.store import RecordStore
@@ -84,7 +84,7 @@ def shapes_of(folders: Sequence[Path]) -> set[str]:
 
 
 def main(config: DictConfig) -> int:
-    """Entry of `foretune pretune`."""
+    """Entry point of `foretune pretune`."""
     settings = from_hydra(config, PretuneConfig)
     count = pretune(settings.dataset, settings.into, shapes_of(settings.leave_out))
     Console().print(

@@ -1,7 +1,7 @@
-"""`foretune propose`: searches tasks of a dataset and writes the proposals, unmeasured, for training.
+"""`foretune propose`: searches tasks of a dataset and writes unmeasured proposals for training.
 
-A search through thousands of programs with a frozen model ends at programs that the model overrates, which
-are rare on the trajectory of a search that learns as it goes (One-Shot Tuner section 4.1.2). Measuring them
+A search with a frozen model visits thousands of programs and ends at programs that the model overrates. Such
+programs are rare in a search that learns from its measurements (One-Shot Tuner section 4.1.2). Measuring them
 and training on them corrects the model. The proposals go into a MetaSchedule database, which
 `foretune generate` measures.
 """
@@ -42,12 +42,12 @@ from .workers.searchers import replied, start_searchers
 
 
 class ProposeConfigError(UserError, ValueError):
-    """A setting of the proposals is out of range, or does not suit the dataset."""
+    """A setting of the proposals is out of range, or does not fit the dataset."""
 
 
 @dataclass(frozen=True)
 class ProposeConfig:
-    """Settings of the proposals; the fields are those of conf/propose.yaml."""
+    """Settings of the proposals; the fields are those in conf/propose.yaml."""
 
     dataset: Path
     database: Path
@@ -71,9 +71,9 @@ class ProposeConfig:
 
 @dataclass
 class ProposeSummary:
-    """Counts of a run: `known` tasks were searched before, the search of `without` tasks proposed nothing.
+    """Counts of a run: `known` tasks were searched before; the searches of `without` tasks proposed nothing.
 
-    `failed` tasks are not noted as searched, so that the next run searches them again.
+    `failed` tasks are not recorded as searched, so that the next run searches them again.
     """
 
     folder: Path
@@ -127,14 +127,14 @@ def run(config: ProposeConfig, console: Console | None = None) -> ProposeSummary
 
 
 def _held_out(checkpoint: str | None) -> Sequence[str]:
-    """Workload hashes of the tasks that a checkpoint holds out for tests."""
+    """Workload hashes of the tasks that a checkpoint holds out for testing."""
     if checkpoint is None:
         return ()
     return load_checkpoint(checkpoint, feature_version=FEATURE_VERSION).card.split.test_tasks
 
 
 def chosen_tasks(tasks: Sequence[TaskRow], held_out: Sequence[str], count: int, seed: int) -> list[TaskRow]:
-    """`count` random tasks that are not held out, since a model will be trained on their programs."""
+    """`count` random tasks that are not held out, because a model will be trained on their programs."""
     hidden = set(held_out)
     left = [task for task in tasks if task.workload_hash not in hidden]
     random.Random(seed).shuffle(left)
@@ -142,9 +142,9 @@ def chosen_tasks(tasks: Sequence[TaskRow], held_out: Sequence[str], count: int, 
 
 
 def searched(tasks: Sequence[Task], searchers: Sequence[Searcher]) -> Iterator[tuple[Task, RoundReply]]:
-    """Each task with the reply to its search, in the order in which the searches end.
+    """Yields each task with the reply to its search, in the order in which the searches end.
 
-    That of a searcher that died is an error.
+    The reply of a searcher that died is an error.
     """
     waiting = list(reversed(tasks))
     asked: dict[int, Task] = {}
@@ -163,7 +163,7 @@ def searched(tasks: Sequence[Task], searchers: Sequence[Searcher]) -> Iterator[t
 
 
 def _request(task: Task) -> RoundRequest:
-    # One key for all tasks: a searcher drops each task when the next one arrives.
+    # All tasks share one key, so that a searcher drops each task when the next one arrives.
     return RoundRequest(key="", budget=RoundBudget(0), task=task)
 
 
@@ -190,5 +190,5 @@ def _tell(summary: ProposeSummary, config: ProposeConfig, console: Console) -> N
 
 
 def main(config: DictConfig) -> None:
-    """Entry of `foretune propose`."""
+    """Entry point of `foretune propose`."""
     run(from_hydra(config, ProposeConfig))

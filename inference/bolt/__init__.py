@@ -1,1 +1,1 @@
-"""Bolt: GPU templates in a network, and advice to its designer."""
+"""Bolt: GPU templates in a network, and advice to the network's designer."""

@@ -1,4 +1,4 @@
-"""Search that ETO and its baselines ask for: stock MetaSchedule with a fixed number of trials."""
+"""Search that ETO and its baselines require: stock MetaSchedule with a fixed number of trials."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ..strategies.stock import StockConfig
 from .search.config import BY_MEASURING, ReuseConfig
 
 TRIALS_A_ROUND = 64
-"""Candidates that MetaSchedule measures before it fits its model again."""
+"""Candidates that MetaSchedule measures before it refits its model."""
 
 
 def with_backend(config: OneShotConfig, *, by_algorithm: bool) -> OneShotConfig:
     """The settings of a published search.
 
-    With `by_algorithm`, a task with a parent is searched by Algorithm 1 as published, and each of its
-    candidates is measured. Nothing of Foretune decides on a search: no pretrained model, no surrogate, no
-    template, no early end. Settings of the strategy `stock` are not changed.
+    With `by_algorithm`, Algorithm 1 as published searches a task with a parent and measures each of its
+    candidates. No part of Foretune influences the search: no pretrained model, surrogate, template or early
+    end. Settings of the strategy `stock` do not change.
     """
     stock = config.strategy if isinstance(config.strategy, StockConfig) else StockConfig()
     return replace(

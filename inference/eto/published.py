@@ -41,14 +41,14 @@ class Described:
 
 
 class PublishedTrees:
-    """Selections of ETO (section 6) and of Selective Tuning; each task's design space is read once."""
+    """Selections of ETO (section 6) and of Selective Tuning; they read each task's design space once."""
 
     def __init__(self, target: Target, space: DesignSpace, *, samples: int = SAMPLES) -> None:
-        """Describes nothing yet.
+        """Creates the selections; no task is described yet.
 
         Args:
-            space: design space that the tasks are searched in.
-            samples: sizes of a parent's shapes that the estimates sample.
+            space: design space in which the tasks are searched.
+            samples: number of sizes of a parent's shapes that the estimates sample.
         """
         self._target = target
         self._space = space
@@ -59,10 +59,10 @@ class PublishedTrees:
         self._cost = SearchCost(ReuseTarget(limits, (bits or 128) // 8), samples)
 
     def least_cost(self, tasks: Sequence[Task], *, trials: int, bridges: str) -> Selected:
-        """ETO's reuse tree, with the bridges that it may hold. A task that cannot be read is left out.
+        """ETO's reuse tree, with the bridges that it may contain. It excludes tasks that cannot be read.
 
         Args:
-            trials: programs that the backend measures of a task without a parent.
+            trials: programs that the backend measures for a task without a parent.
             bridges: one of BRIDGES.
         """
         operators = {task.workload_hash: found for task in tasks if (found := self.describe(task))}
@@ -78,14 +78,14 @@ class PublishedTrees:
         return Selected(selection, [one.task for one in further.values()])
 
     def cost(self, parent: Described, child: Described, sketch: Hashable | None = None) -> float:
-        """Estimated programs of a reuse pair (section 6.1); see `SearchCost`."""
+        """Estimated number of programs of a reuse pair (section 6.1); see `SearchCost`."""
         key = parent.task.workload_hash, child.task.workload_hash, sketch
         if key not in self._estimates:
             self._estimates[key] = self._cost(parent.operator, child.operator, sketch)
         return self._estimates[key]
 
     def clusters(self, tasks: Sequence[Task]) -> Selected:
-        """Selective Tuning's clusters as a tree: a representative is the parent of the others."""
+        """Selective Tuning's clusters as a tree, in which the representative is the parent of the others."""
         spaces = {task.workload_hash: self._steps(task) for task in tasks}
 
         def likeness(first: str, second: str) -> float:
@@ -95,7 +95,7 @@ class PublishedTrees:
         return Selected(GivenSelection(ReuseTree(selective_tuning(names, likeness), {})))
 
     def sketch_of(self, task: Task, trace: str) -> SketchSignature | None:
-        """Sketch of a program of a task; None where it cannot be read."""
+        """Sketch of a program of a task; None if it cannot be read."""
         try:
             return SketchSignature.of(task_reading(task.mod).sketches.read(trace)[0])
         except Exception:  # TVM raises InternalError and others
@@ -120,7 +120,7 @@ class PublishedTrees:
         return found is not None and found.kind == kind
 
     def describe(self, task: Task) -> Described | None:
-        """The task with its operator; None where it has nothing to tune or its loops cannot be read."""
+        """The task with its operator; None if it has nothing to tune or its loops cannot be read."""
         key = task.workload_hash
         if key not in self._described:
             try:
@@ -136,10 +136,10 @@ class PublishedTrees:
         return make_tune_context(task.mod, self._target, seed=0, name=task.name, space=generator)
 
     def _steps(self, task: Task) -> Space:
-        """Values of all decisions by sketch; empty where there are none."""
+        """Values of all decisions by sketch; empty without decisions."""
         try:
             structure = task_reading(task.mod).structure
             spaces = read_spaces(self._context(task), structure, task.name)
-        except Exception:  # TVM raises InternalError and others for loops that cannot be read
+        except Exception:  # TVM raises InternalError and others for unreadable loops
             return {}
         return {SketchSignature.of(space.sketch): steps_of(space) for space in spaces}

@@ -1,6 +1,7 @@
 """Reuse modes of ETO's evaluation: its own, and the baselines TopK and Selective Tuning (section 7).
 
-The baselines are values of `search.reuse`, which the command offers. So they are part of the product.
+`search.reuse` has values for the baselines, and the command offers them. They are therefore part of the
+product.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class PublishedReuse(ReuseMode):
-    """Reuse on stock MetaSchedule's search with a fixed number of trials."""
+    """Reuse in stock MetaSchedule's search with a fixed number of trials."""
 
     @classmethod
     def settings(cls, config: OneShotConfig) -> OneShotConfig:
@@ -52,14 +53,14 @@ class PublishedReuse(ReuseMode):
 
     @cached_property
     def _trees(self) -> PublishedTrees:
-        from .published import PublishedTrees  # networkx takes 0.3 s, and only these trees need it
+        from .published import PublishedTrees  # networkx needs 0.3 s to load, and only these trees use it
 
         space = StockSpace(self.config.max_code)
         return PublishedTrees(self.target, space, samples=self.config.eto.samples)
 
 
 class PaperReuse(PublishedReuse):
-    """ETO: a task with a parent is searched by Algorithm 1 from the parent's program."""
+    """ETO: Algorithm 1 searches a task with a parent, starting from the parent's program."""
 
     @classmethod
     def settings(cls, config: OneShotConfig) -> OneShotConfig:
@@ -72,7 +73,7 @@ class PaperReuse(PublishedReuse):
 
 
 class TopKReuse(PublishedReuse):
-    """TopK: ETO's tree, whose children measure the parent's fastest programs and search for none."""
+    """TopK: ETO's tree, in which children only measure the parent's fastest programs, without a search."""
 
     @property
     def _child(self) -> ChildBudget:
@@ -87,7 +88,7 @@ class SelectiveReuse(TopKReuse):
 
 
 class PublishedRules(ReuseRules):
-    """Rules of the published modes: the same limits for all children, and sketches for the selection."""
+    """Rules of the published modes: equal limits for all children, and sketches for the selection."""
 
     reads_sketches = True
 

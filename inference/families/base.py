@@ -1,4 +1,4 @@
-"""Interface of groupings, which put the tasks of a run into families that share a surrogate or a budget."""
+"""Interface of groupings, which divide the tasks of a run into families with a common surrogate or budget."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ class Grouping(Protocol):
     """Static analysis of one task; no measurement is needed (FamilySeer, section 5.1)."""
 
     def __call__(self, task: Task) -> str:
-        """Name of the family: tasks with equal names are of one family."""
+        """Name of the task's family. Tasks with equal names belong to one family."""

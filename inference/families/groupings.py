@@ -1,4 +1,4 @@
-"""Groupings that no paper has, and the default one."""
+"""The default grouping, and groupings that are not from a paper."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ def by_core_operator(task: Task) -> str:
 
 
 def by_loop_nest(task: Task) -> str:
-    """Families by how the major loops index the buffers, and which of them have one iteration.
+    """Families by how the major loops index the buffers, and by which loops have one iteration.
 
-    Extents, strides and epilogues do not count. Convolutions of 1x1 and of 3x3 are apart, as are those with
-    packed weights or other data types. Tasks whose loops cannot be read are grouped by their core operator.
+    Extents, strides and epilogues do not matter. Convolutions of 1x1 and of 3x3 are in different families,
+    and so are convolutions with packed weights or other data types. A task with unreadable loops is grouped
+    by its core operator.
     """
     try:
         operator = operator_of(task)

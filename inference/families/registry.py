@@ -1,6 +1,6 @@
 """Registry of groupings: name to function.
 
-A grouping of one's own is a function from a task to the name of its family, and one line here.
+To add a grouping, write a function from a task to the name of its family, and add one line here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GROUPINGS = {
     "one": ".groupings:all_in_one",
     "each": ".groupings:each_alone",
 }
-"""Module and function of each grouping; "one" and "each" are the ends between which the others lie."""
+"""Module and function of each grouping; "one" and "each" are the two extremes."""
 
 _REGISTRY = Registry("families", __package__, GROUPINGS, "unknown; use")
 

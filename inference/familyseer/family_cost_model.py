@@ -13,26 +13,26 @@ from ...compiler.described_task import described_task
 from ..families.registry import check_grouping, family_of
 
 WARM_UP = 32
-"""Programs of a family that its trees are fitted to first. Stock waits for 100, of all tasks together."""
+"""Programs of a family before its trees are first fitted. Stock waits for 100 programs of all tasks."""
 
 
 def stock_trees() -> ms.CostModel:
-    """MetaSchedule's boosted trees on features of each store, trained from scratch while it tunes."""
+    """MetaSchedule's boosted trees on features of each store, trained from scratch during tuning."""
     return ms.cost_model.XGBModel(num_warmup_samples=WARM_UP)
 
 
 @derived_object
 class FamilyCostModel(ms.cost_model.PyCostModel):
-    """One cost model for each family of tasks, each trained online on the programs of its family alone.
+    """One cost model for each family of tasks, trained online on the programs of its family alone.
 
-    It goes wherever stock tuning takes a cost model. What a family measures does not move the model of
-    another, and a task that fails in all its programs has its scores in its own family only.
+    Stock tuning accepts it as any other cost model. The measurements of one family do not change the model of
+    another. A task whose programs all fail affects the scores in its own family only.
     """
 
     def __init__(
         self, families: str = "core_operator", make: Callable[[], ms.CostModel] = stock_trees
     ) -> None:
-        """`families` is a grouping's name, `make` makes a family's model; raises OneShotConfigError."""
+        """`families` names a grouping, `make` creates the model of a family; raises OneShotConfigError."""
         super().__init__()
         check_grouping(families)
         self._grouping = families
@@ -42,7 +42,7 @@ class FamilyCostModel(ms.cost_model.PyCostModel):
 
     @property
     def models(self) -> dict[str, ms.CostModel]:
-        """Models by family, as far as they were needed."""
+        """Models by family, for the families that needed one so far."""
         return self._models
 
     def update(

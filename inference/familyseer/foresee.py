@@ -15,7 +15,7 @@ from ..search.task_search import TaskSearch
 
 @dataclass(frozen=True)
 class ForeseeConfig(PlannerConfig):
-    """Settings of foresee tuning; conf/search/planner/foresee.yaml says what each field means."""
+    """Settings of foresee tuning; conf/search/planner/foresee.yaml documents each field."""
 
     name: str = "foresee"
     proportion: float = 0.25
@@ -28,14 +28,14 @@ class ForeseeConfig(PlannerConfig):
 
 
 class ForeseePlanner(BudgetedPlanner):
-    """Plans g programs for the bottleneck of all tasks, then g * p for that of its family.
+    """Plans g programs for the bottleneck of all tasks, then g * p programs for the bottleneck of its family.
 
-    The bottleneck is the task of the highest latency in the network, weight included (lines 10 to 12). The
-    paper's g is the smaller of 64 and the budget by the number of tasks (line 6), for a model trained from
-    scratch; here a round's programs bound it, since the pretrained model needs no 64 to be corrected. A
-    family's turn goes to another task than the one that was just tuned, for which the text calls
-    it: the algorithm leaves that open (line 20). With several searchers a family's turn does not wait for the
-    bottleneck's measurements.
+    The bottleneck is the task with the highest latency in the network, including its weight (lines 10 to 12).
+    The paper's g is the smaller of 64 and the budget divided by the number of tasks (line 6), for a model
+    trained from scratch. Here the programs of a round bound g, since a pretrained model needs fewer than 64
+    programs for its correction. The family's turn goes to a task other than the one just tuned. The paper's
+    text asks for this; its algorithm leaves it open (line 20). With several searchers the family's turn does
+    not wait for the measurements of the bottleneck.
     """
 
     Config = ForeseeConfig
@@ -44,9 +44,9 @@ class ForeseePlanner(BudgetedPlanner):
         """See TurnPlanner."""
         super().begin(searches, precedence)
         self._tuned: TaskSearch | None = None
-        """The bottleneck whose family is next."""
+        """The bottleneck whose family has the next turn."""
         self._owed = 0.0
-        """Programs that families are due: the fractions of g * p add up over turns."""
+        """Programs that families are owed: the fractions of g * p add up over turns."""
 
     def _choose(self, free: Sequence[TaskSearch]) -> Round:
         programs = min(self._config.per_round, 64)

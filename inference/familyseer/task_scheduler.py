@@ -15,12 +15,12 @@ from ..families.registry import check_grouping, family_of
 from ..search.settings_checks import OneShotConfigError
 
 _GAIN = 0.01
-"""Share of a task's latency that an iteration saves at least where it counts as a gain."""
+"""Smallest saving of an iteration that counts as a gain, as a share of the task's latency."""
 
 
 @derived_object
 class FamilyTaskScheduler(ms.task_scheduler.PyTaskScheduler):
-    """Foresee tuning (FamilySeer section 5.2, Algorithm 1) of the tasks that stock MetaSchedule tunes.
+    """Foresee tuning (FamilySeer section 5.2, Algorithm 1) as stock MetaSchedule's task scheduler.
 
     ```python
     from foretune.inference import FamilyCostModel, FamilyTaskScheduler
@@ -31,22 +31,22 @@ class FamilyTaskScheduler(ms.task_scheduler.PyTaskScheduler):
     )
     ```
 
-    Every task has an iteration first. Then the bottleneck has one, which is the task of the highest latency
-    in the network, and its family has `proportion` of one: MetaSchedule's iterations have the same number of
-    programs for every task (`num_trials_per_iter`, the paper's g), so that with a proportion of 0.25 every
-    fourth iteration of a family's bottleneck is followed by one of the family's next. A task whose programs
-    all failed waits until nothing else is left. An object serves one tuning at a time.
+    Every task first has one iteration. Then the bottleneck, the task with the highest latency in the network,
+    has an iteration, and its family has `proportion` of one. MetaSchedule's iterations have the same number
+    of programs for every task (`num_trials_per_iter`, the paper's g). With a proportion of 0.25, therefore,
+    an iteration of the family's next task follows every fourth iteration of the bottleneck. A task whose
+    programs all failed waits until no other task is left. An object schedules one tuning at a time.
     """
 
     def __init__(self, proportion: float = 0.25, families: str = "core_operator", fade: float = 1.0) -> None:
-        """Create the scheduler.
+        """Creates the scheduler.
 
         Args:
-            proportion: p, over 0 and below 1.
+            proportion: p, above 0 and below 1.
             families: name of a grouping.
-            fade: share of a task's potential that stays with each iteration that saves less than 1 % of the
-                task's latency; the next one that saves more restores the potential. 1 is Algorithm 1, which
-                goes on with the bottleneck whether or not it gains.
+            fade: share of a task's potential that remains after each iteration that saves less than 1 %
+                of the task's latency. The next iteration that saves more restores the potential. 1 is
+                Algorithm 1, which continues with the bottleneck even if it does not gain.
 
         Raises OneShotConfigError.
         """
@@ -64,12 +64,12 @@ class FamilyTaskScheduler(ms.task_scheduler.PyTaskScheduler):
         """Numbers of the tasks in the order of their iterations."""
 
     def next_task_id(self) -> int:
-        """Number of the task of the next iteration, -1 where all have ended."""
+        """Number of the task of the next iteration; -1 when all tasks have ended."""
         scheduler = self._outer()
         tasks = list(scheduler.tasks_)
         self._begin(tasks)
         for number, task in enumerate(tasks):
-            # MetaSchedule forgets what is under way of a task that is chosen again.
+            # MetaSchedule discards the running measurements of a task that is chosen again.
             if task.runner_futures is not None:
                 self._learn(number, scheduler.join_running_task(number))
         alive = [number for number, task in enumerate(tasks) if not task.is_terminated]
@@ -78,14 +78,14 @@ class FamilyTaskScheduler(ms.task_scheduler.PyTaskScheduler):
         return chosen
 
     def _begin(self, tasks: Sequence[Any]) -> None:
-        """Forgets an earlier tuning."""
+        """Resets the state of an earlier tuning."""
         if self._first is not None and self._first.same_as(tasks[0]):
             return
         self._first = tasks[0]
         self.order = []
         self._best_s = [math.inf] * len(tasks)
         self._left = [1.0] * len(tasks)
-        """Share of each task's potential that has not faded."""
+        """Share of each task's potential that remains."""
         self._weights = [float(task.task_weight) for task in tasks]
         described = [described_task(task.ctx.mod, str(task.ctx.task_name or "task")) for task in tasks]
         self._families = [family_of(task, self._grouping) for task in described]
@@ -117,6 +117,6 @@ class FamilyTaskScheduler(ms.task_scheduler.PyTaskScheduler):
         return bottleneck
 
     def _potential(self, number: int) -> float:
-        """Seconds that the network spends in a task, as far as they have not faded; 0 where none ran."""
+        """Seconds that the network spends in a task, times the share that remains; 0 if no program ran."""
         best_s = self._best_s[number]
         return self._left[number] * self._weights[number] * best_s if math.isfinite(best_s) else 0.0

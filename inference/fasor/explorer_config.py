@@ -12,7 +12,7 @@ from ..strategies.base import StrategyConfig
 
 @dataclass(frozen=True)
 class ExplorationConfig(StrategyConfig):
-    """Search by a deep Q-network; conf/search/strategy/dqn.yaml says what each field means."""
+    """Settings of the search by a deep Q-network; conf/search/strategy/dqn.yaml documents each field."""
 
     name: str = "dqn"
     checkpoint: str = AUTO

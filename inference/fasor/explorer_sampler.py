@@ -26,16 +26,16 @@ from ..strategies.sampled import DescendingSampler
 from .explorer_config import ExplorationConfig
 
 _PARENTS = 8
-"""Programs that a round walks from at most: the fastest measured, then the start candidates."""
+"""Maximum number of programs from which a round walks: the fastest measured, then the start candidates."""
 
 
 class UnexplorableError(Exception):
-    """A task without a sketch that the moves of an explorer change."""
+    """The task has no sketch that the moves of an explorer change."""
 
 
 @dataclass(frozen=True)
 class ExplorerResources:
-    """Parts that all tasks of a process share: the network, the judge of its programs, and the device."""
+    """Resources shared by all tasks of a process: the explorer, the judging environment, and the device."""
 
     explorer: Explorer
     environment: Environment
@@ -43,18 +43,18 @@ class ExplorerResources:
 
 
 class ExplorationSampler(DescendingSampler):
-    """Walks with an explorer in each sketch of a task, and proposes the programs judged best.
+    """Walks with an explorer in each sketch of a task, and proposes the programs with the best ratings.
 
     Sketches have equal shares of the candidates. Walks begin with the fastest measured programs and the start
-    candidates of their sketch, or with random programs where there are none.
+    candidates of their sketch, or with random programs if the sketch has neither.
     """
 
     name = "dqn"
 
     def __init__(self, setting: StrategySetting, config: ExplorationConfig) -> None:
-        """`setting.resources` are ExplorerResources.
+        """`setting.resources` must be ExplorerResources.
 
-        Raises NoDesignSpaceError as ProgramSampler does, and UnexplorableError.
+        Raises UnexplorableError, and NoDesignSpaceError as ProgramSampler does.
         """
         super().__init__(setting)
         resources: ExplorerResources = setting.resources
@@ -87,19 +87,19 @@ class ExplorationSampler(DescendingSampler):
         self._starts += traces
 
     def learn(self, measured: Sequence[LiveProgram], outcomes: Sequence[MeasureOutcome]) -> None:
-        """Keeps the latencies: later walks begin with the fastest."""
+        """Stores the latencies; later walks begin with the fastest programs."""
         pairs = zip(measured, outcomes, strict=True)
         self._latencies_s |= {trace: outcome.latency_s for (trace, _), outcome in pairs}
 
     def propose_quickly(self, count: int) -> list[LiveProgram]:
-        """See DescendingSampler; candidates of one iteration."""
+        """See DescendingSampler; the candidates come from one iteration."""
         return self._handed_on(self._round(count, iterations=1))
 
     def _draw(self) -> LivePrograms:
         return self._round(self.per_round, self._config.iterations)
 
     def _round(self, count: int, iterations: int) -> LivePrograms:
-        """Up to `count` new candidates, those judged best and then some at random."""
+        """Up to `count` new candidates: the best-rated programs, then random ones."""
         with self._clock.stage("drafting"), linear_algebra_threads(1):
             traces = self._walked(iterations)
         wanted = count - round(self._random_share * count)
@@ -115,7 +115,7 @@ class ExplorationSampler(DescendingSampler):
             except RejectedError as error:
                 self.rejected[str(error)] += 1
                 continue
-            made = candidate_trace_json(candidate)  # TVM moves decisions that it does not allow
+            made = candidate_trace_json(candidate)  # TVM corrects decisions that it does not allow
             if made in self.known or made in found:
                 self.passed_over[DUPLICATE] += 1
             else:
@@ -123,7 +123,7 @@ class ExplorationSampler(DescendingSampler):
         return self._draw_random_new(count - len(found), found) | found
 
     def _walked(self, iterations: int) -> list[str]:
-        """Traces of the programs of a round, the best by the environment first."""
+        """Traces of the programs of a round, the best in the environment's judgement first."""
         share = -(-self._config.candidates // len(self._spaces))
         parents = self._parents()
         times: dict[str, float] = {}
@@ -134,7 +134,7 @@ class ExplorationSampler(DescendingSampler):
         return [trace for trace in sorted(times, key=lambda trace: times[trace]) if trace not in self.known]
 
     def _converged(self, space: TaskSpace, starts: Choices, count: int, iterations: int) -> Visited:
-        """Programs of iterations that each walk on from the best, until `patience` find no better one."""
+        """Programs of iterations that walk on from the best; `patience` of them may find no better one."""
         config, resources = self._config, self._resources
         visited = Visited(starts[:0], np.zeros(0))
         best, without = np.inf, 0
@@ -163,13 +163,13 @@ class ExplorationSampler(DescendingSampler):
         return list(dict.fromkeys([*fastest, *self._starts]))[:_PARENTS]
 
     def _started(self, space: TaskSpace, parents: Sequence[str]) -> Choices:
-        """Parents of this sketch, or random programs where it has none."""
+        """Parents with this sketch, or random programs without such parents."""
         rows = []
         for trace in parents:
             if (values := space.space.sketch.values_in(trace)) is not None:
                 try:
                     rows.append(space.space.choices(np.array([values], dtype=np.int64)))
-                except DomainError:  # a location that this space has not seen
+                except DomainError:  # a location that is not in this space
                     continue
         if rows:
             return space.space.canonical(np.concatenate(rows))

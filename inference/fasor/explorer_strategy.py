@@ -1,4 +1,4 @@
-"""Fasor's exploration: a deep Q-network walks from pretuned schedules, without replay or measurement."""
+"""Fasor's exploration: a deep Q-network walks from pretuned schedules without replays or measurements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class ExplorationStrategy(DescendingStrategy):
-    """Walks of an explorer, whose best programs are replayed and rated by the cost model."""
+    """Walks of an explorer; the strategy replays their best programs, and the cost model rates them."""
 
     Config = ExplorationConfig
 
@@ -34,9 +34,9 @@ class ExplorationStrategy(DescendingStrategy):
 
     @classmethod
     def fitted(cls, config: Any, target: Target) -> StrategyConfig:
-        """The settings with their checkpoint named; evolution, with a warning, where none fits the target.
+        """The settings with a named checkpoint; with a warning, evolution if no checkpoint fits the target.
 
-        Raises as `load_explorer` and `Environment.load` do for checkpoints that the user named.
+        Raises the errors of `load_explorer` and `Environment.load` for checkpoints that the user named.
         """
         name = config.checkpoint
         if name == AUTO:
@@ -55,14 +55,14 @@ class ExplorationStrategy(DescendingStrategy):
 
     @classmethod
     def load(cls, config: Any, hardware: Hardware) -> ExplorerResources:
-        """The explorer and its environment; raises as `load_explorer` and `Environment.load` do."""
+        """The explorer and its environment; raises the errors of `load_explorer` and `Environment.load`."""
         explorer, _ = load_explorer(config.checkpoint)
         environment, _ = Environment.load(config.environment)
         return ExplorerResources(explorer, environment, hardware)
 
     @classmethod
     def make(cls, config: Any, setting: StrategySetting) -> Strategy:
-        """See Strategy; a task whose decisions no move changes is searched by evolution."""
+        """See Strategy; evolution searches a task whose decisions no move changes."""
         if setting.resources is None:
             raise ValueError("search.strategy=dqn: needs an explorer; see ExplorationStrategy.load")
         try:

@@ -1,8 +1,8 @@
 """Pretuned schedules: the fastest program of each task and target, in a Parquet file (Fasor section 6.1).
 
 Fasor stores a schedule under a key of target type, task key, kernel class and arguments (Table 3). Here the
-task key is the workload hash, the kernel class is the sequence of operators with the data types and layouts,
-and the arguments are the numbers of the operator's settings. All are read from the task's TIR.
+task key is the workload hash. The kernel class is the sequence of operators with the data types and layouts.
+The arguments are the numbers in the operator's settings. All are read from the task's TIR.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from ...compiler.task import Task
 from ...errors import UserError
 
 SCHEMA_VERSION = 1
-"""Version of the file; change it when a column is added or redefined."""
+"""Version of the file format; increase it when a column is added or redefined."""
 
 _VERSION_KEY = b"foretune_pretuned_schema"
 _GROUP_ROWS = 64
-"""Rows that are read together: a lookup reads the TIR of few tasks, and a whole file has megabytes of it."""
+"""Rows per group. A lookup reads the TIR of few tasks, whereas the TIR of a whole file has megabytes."""
 
 
 class PretunedError(UserError, ValueError):
@@ -43,17 +43,17 @@ class PretunedError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class TaskKey:
-    """Attributes that tasks are compared by (Fasor Table 3, without the target)."""
+    """Attributes that the comparison of tasks uses (Fasor Table 3, without the target)."""
 
     workload_hash: str
     kernel_class: str
-    """Operators in order, then what of the settings is not a number, such as data types and layouts."""
+    """Operators in order, followed by settings that are not numbers, such as data types and layouts."""
     attributes: tuple[float, ...]
     """Numbers of the settings, in the order of their names."""
 
     @classmethod
     def of(cls, task: Task) -> TaskKey:
-        """Key of a task, from its TIR alone: a name or a source do not change it."""
+        """Key of a task. It depends on the TIR only, not on a name or a source."""
         described = described_task(task.mod)
         leaves = list(_leaves(described.settings))
         kinds = [f"{name}={leaf}" for name, leaf in leaves if isinstance(leaf, str) or leaf is True]
@@ -62,10 +62,10 @@ class TaskKey:
         return cls(task.workload_hash, " ".join(names), tuple(numbers))
 
     def similarity(self, other: TaskKey) -> float:
-        """Spearman correlation of the attributes in [-1, 1]; 0 for tasks that cannot be compared.
+        """Spearman correlation of the attributes in [-1, 1]; 0 for tasks that are not comparable.
 
-        Tasks of two kernel classes, or with other numbers of attributes, cannot be compared. Equal attributes
-        have the similarity 1, whether they vary or not.
+        Tasks of different kernel classes, or with different numbers of attributes, are not comparable. Equal
+        attributes have the similarity 1, even if they do not vary.
         """
         if self.kernel_class != other.kernel_class or len(self.attributes) != len(other.attributes):
             return 0.0
@@ -76,7 +76,7 @@ class TaskKey:
         return float(ranks[0] @ ranks[1] / (lengths[0] * lengths[1])) if all(lengths) else 0.0
 
     def distance(self, other: TaskKey) -> float:
-        """Sum of the differences of the attributes in powers of two, of keys of one kernel class."""
+        """Sum of the differences of the attributes in powers of two, for keys of one kernel class."""
         own, theirs = (np.log2(1 + np.array(key.attributes)) for key in (self, other))
         return float(np.abs(own - theirs).sum())
 
@@ -100,11 +100,11 @@ class PretunedSchedule:
 
     @property
     def key(self) -> TaskKey:
-        """Key of its task."""
+        """Key of the schedule's task."""
         return TaskKey(self.workload_hash, self.kernel_class, tuple(self.attributes))
 
     def task(self) -> Task:
-        """Its task; loading the module takes TVM milliseconds."""
+        """Task of the schedule; TVM needs milliseconds to load its module."""
         return described_task(tvm.ir.load_json(self.tir))
 
 
@@ -123,11 +123,11 @@ _SCHEMA = pa.schema(
 )
 _HEAVY = ("trace", "tir")
 _ARCHITECTURES = {"x86_64": "x86", "amd64": "x86", "i686": "x86", "aarch64": "ARM", "arm64": "ARM"}
-"""Architectures by the first part of a triple and by the name that Python has for a machine."""
+"""Architectures by the first part of a triple and by Python's name for a machine."""
 
 
 def write_schedules(path: Path, schedules: Sequence[PretunedSchedule]) -> None:
-    """Writes a file, whole or not at all; raises PretunedError where it cannot be written."""
+    """Writes a file atomically; raises PretunedError if it cannot be written."""
     ordered = sorted(schedules, key=lambda one: (one.kernel_class, one.workload_hash, one.target))
     rows = pa.Table.from_pylist([asdict(schedule) for schedule in ordered], schema=_SCHEMA)
     partial = path.with_suffix(path.suffix + ".partial")
@@ -142,7 +142,7 @@ def write_schedules(path: Path, schedules: Sequence[PretunedSchedule]) -> None:
 
 
 class PretunedSchedules:
-    """Schedules of a file, in which tasks are looked up without reading the rest."""
+    """Schedules of a file. Looking up a task reads only part of the file."""
 
     def __init__(self, path: Path) -> None:
         """Reads the keys. Raises PretunedError for a file that is missing, damaged or of another schema."""
@@ -164,7 +164,7 @@ class PretunedSchedules:
             ) from error
         self._rows: list[dict[str, Any]] = rows
         self.targets: list[str] = sorted({row["target"] for row in rows})
-        """JSON of the targets that it has schedules for."""
+        """JSON of each target that has schedules in the file."""
         self.keys = [TaskKey(r["workload_hash"], r["kernel_class"], tuple(r["attributes"])) for r in rows]
         """Keys of the tasks of all schedules."""
         self._of_class: dict[str, list[int]] = {}
@@ -175,21 +175,21 @@ class PretunedSchedules:
         return len(self._rows)
 
     def candidates(self, key: TaskKey) -> Iterator[tuple[int, TaskKey, str]]:
-        """Yields number, key and target of each schedule of the key's kernel class."""
+        """Yields the number, key and target of each schedule of the key's kernel class."""
         for number in self._of_class.get(key.kernel_class, ()):
             yield number, self.keys[number], self._rows[number]["target"]
 
     def schedule(self, number: int) -> PretunedSchedule:
-        """A schedule by its number; reads the rows around it."""
+        """A schedule by its number; reads the row group that contains it."""
         group, row = divmod(number, _GROUP_ROWS)
         heavy = self._file.read_row_group(group, columns=list(_HEAVY)).slice(row, 1).to_pylist()[0]
         return PretunedSchedule(**{**self._rows[number], **heavy})
 
 
 def target_type(target: str) -> str:
-    """Kind of platform of a target's JSON (Fasor Table 3), such as "x86 CPU" or "cuda".
+    """Kind of platform of a target in JSON (Fasor Table 3), such as "x86 CPU" or "cuda".
 
-    Programs of one kind of platform have the same kinds of decisions, whatever the model of the device is.
+    Programs for one kind of platform have the same kinds of decisions, whatever the model of the device.
     """
     values = json.loads(target)
     if values["kind"] != "llvm":
@@ -198,14 +198,14 @@ def target_type(target: str) -> str:
 
 
 def device_of(target: str) -> str:
-    """JSON of a target without the number of cores and the tag: equal for the same model of device."""
+    """JSON of a target without the number of cores and the tag: equal for equal models of device."""
     values = json.loads(target)
     return json.dumps({name: values[name] for name in sorted(values) if name not in ("num-cores", "tag")})
 
 
 @cache
 def _architecture(triple: str, cpu: str) -> str:
-    """Architecture by the triple, else by the CPU's name where it is another's, else this machine's."""
+    """Architecture of the triple; else of the CPU's name if it belongs to another; else this machine's."""
     named = triple.partition("-")[0] or platform.machine().lower()
     own = _ARCHITECTURES.get(named, named)
     if triple or not cpu or cpu in _cpus(own):
@@ -215,7 +215,7 @@ def _architecture(triple: str, cpu: str) -> str:
 
 @cache
 def _cpus(architecture: str) -> frozenset[str]:
-    """Names of CPUs that LLVM knows of an architecture, none where LLVM does not generate code for it."""
+    """Names of the CPUs of an architecture that LLVM knows; empty if LLVM cannot generate code for it."""
     triple = next((name for name, found in _ARCHITECTURES.items() if found == architecture), architecture)
     try:
         return frozenset(

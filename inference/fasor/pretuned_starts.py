@@ -1,4 +1,4 @@
-"""Start source over pretuned schedules of the same or of similar tasks (Fasor section 6.1)."""
+"""Start source of pretuned schedules of the same or of similar tasks (Fasor section 6.1)."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from ..starts.config import PretunedConfig
 from .pretuned_schedules import PretunedError, PretunedSchedules, TaskKey, device_of, target_type
 
 SHIPPED = Path(__file__).parent / "pretuned.parquet"
-"""Schedules that come with foretune, of its bundled records."""
+"""Schedules shipped with foretune, from its bundled records."""
 
 _OF_OWN = 1
-"""Programs of each task of the tuning database that count: its fastest."""
+"""Programs that count per task of the tuning database: its fastest one."""
 
 
 class PretunedStarts(StartSource):
-    """Pretuned schedules of a task, or else those of the most similar tasks, adapted to its extents.
+    """Pretuned schedules of a task, or of the most similar tasks, adapted to its extents.
 
-    A task whose workload hash has a schedule for this type of target begins with that. For another one the
-    tasks of its kernel class are ordered by the Spearman correlation of their attributes (`TaskKey`), from
-    `similarity` on: Fasor's τ. Equal correlations are frequent: schedules of this model of device come first
-    among them, then the tasks of the nearest attributes. A task without a similar one has no pretuned start,
-    so its search begins as it does by default.
+    A task whose workload hash has a schedule for this type of target begins with this schedule. For any other
+    task, the tasks of its kernel class are ordered by the Spearman correlation of their attributes
+    (`TaskKey`); correlations below `similarity`, Fasor's τ, do not count. Equal correlations are frequent.
+    Among them, schedules of this model of device come first, then tasks with the nearest attributes. A task
+    without a similar task has no pretuned start, and its search begins as it does by default.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class PretunedStarts(StartSource):
         config: PretunedConfig | None = None,
         own: Callable[[], Sequence[ReuseParent]] = tuple,
     ) -> None:
-        """Sets a source up.
+        """Creates a source.
 
         Args:
-            own: programs of other tasks on this target and device, such as those of a tuning database.
+            own: programs of other tasks on this target and device, such as the programs of a tuning database.
 
-        Raises PretunedError for schedules of other types of targets alone.
+        Raises PretunedError if all schedules are for other types of targets.
         """
         self._schedules = schedules
         self._config = config or PretunedConfig()
@@ -72,7 +72,7 @@ class PretunedStarts(StartSource):
         return [Start(exact)] if exact is not None else self._adapted.starts(task)
 
     def exact(self, task: Task) -> str | None:
-        """Trace of the task's own pretuned schedule, of this model of device if there is one; else None."""
+        """Trace of the task's own pretuned schedule, preferably for this model of device; None if missing."""
         key = TaskKey.of(task)
         found = [
             (device_of(target) != self._device, number)
@@ -82,7 +82,7 @@ class PretunedStarts(StartSource):
         return self._schedules.schedule(min(found)[1]).trace if found else None
 
     def similar(self, task: Task) -> list[ReuseParent]:
-        """Programs of similar tasks, the most similar first, at most as many as starts are wanted."""
+        """Programs of similar tasks, the most similar first, no more than the number of starts wanted."""
         key = TaskKey.of(task)
         ranked: list[tuple[float, bool, float, int]] = []
         programs: list[int | ReuseParent] = []
@@ -90,7 +90,7 @@ class PretunedStarts(StartSource):
         def consider(other: TaskKey, elsewhere: bool, program: int | ReuseParent) -> None:
             similarity = key.similarity(other)
             if similarity >= self._config.similarity and other.workload_hash != key.workload_hash:
-                # Rounded, as equal ranks differ by rounding errors.
+                # Rounded, because equal ranks differ by rounding errors.
                 ranked.append((-round(similarity, 9), elsewhere, key.distance(other), len(programs)))
                 programs.append(program)
 
@@ -116,9 +116,9 @@ class PretunedStarts(StartSource):
 def pretuned_starts(
     config: OneShotConfig, target: Target, database: TuningDatabase, retune: bool
 ) -> list[StartSource]:
-    """The start source by `search.pretuned`, with the tasks of the run's database.
+    """The start source of `search.pretuned`, which includes the tasks of the run's database.
 
-    `retune` takes nothing from the database. Raises PretunedError.
+    With `retune` it reads nothing from the database. Raises PretunedError.
     """
 
     def own() -> list[ReuseParent]:

@@ -1,13 +1,13 @@
-"""Fasor's schedule primitives (Table 1) as MetaSchedule's decisions on a CPU, and which values they may take.
+"""Fasor's schedule primitives (Table 1) as decisions of MetaSchedule on a CPU, and the values they may have.
 
 | primitive | decision |
 |---|---|
 | split | factors of a spatial tile inside the reduction, except for the vector |
 | vectorisation | innermost factor of the axis whose outputs are contiguous |
-| parallel | factor of a spatial tile that one core takes in sequence; the outermost factor runs in parallel |
-| reorder | inner factors of a reduction: what runs inside of the spatial tiles |
+| parallel | factor of a spatial tile that one core runs in sequence; the outermost factor runs in parallel |
+| reorder | inner factors of a reduction, whose loops run inside of the spatial tiles |
 | unrolling | unroll step |
-| fuse | where a consumer or a cached write joins the loops: the choice among sketches |
+| fuse | loop that a consumer or a cached write joins: the choice among sketches |
 | compute_at | loop at which an input is computed |
 | compute_inline | whether an input is computed inside of its consumer's expression |
 
@@ -31,14 +31,14 @@ PRIMITIVES = (
 )  # fmt: skip
 
 LANES = 16
-"""Innermost factor of a vector axis at its default, or the largest one below it."""
+"""Innermost factor of a vector axis by default; if it is impossible, the largest factor below it."""
 
 UNROLL_STEP = 64
-"""Unroll step at its default, or the largest one below it."""
+"""Unroll step by default; if it is impossible, the largest step below it."""
 
 
 def roles(sketch: Sketch, decision: Decision) -> tuple[str, ...]:
-    """Primitive of each column of a tile or a categorical, "" for one that has none."""
+    """Primitive of each column of a tile or of a categorical decision; "" for a column without one."""
     if decision.kind != "tile":
         unrolls = sketch.unroll >= 0 and sketch.decisions[sketch.unroll] == decision
         return ("unrolling" if unrolls else "",)
@@ -55,7 +55,7 @@ def roles(sketch: Sketch, decision: Decision) -> tuple[str, ...]:
 
 
 def settings(sketch: Sketch, values: Sequence[int]) -> dict[str, tuple[object, ...]]:
-    """Setting of each primitive in a candidate of values [width], equal where programs agree in it."""
+    """Setting of each primitive in a candidate with values [width]; equal for programs that agree in it."""
     found: dict[str, list[object]] = {name: [] for name in PRIMITIVES}
     found["fuse"] += [sketch.write_level, sketch.cached_write, sketch.structure]
     for decision in sketch.decisions:
@@ -74,8 +74,8 @@ def settings(sketch: Sketch, values: Sequence[int]) -> dict[str, tuple[object, .
 def narrowed(spaces: Sequence[SketchSpace], fixed: Collection[str]) -> list[SketchSpace]:
     """Sketch spaces with pruned options (section 5 (1)) and the `fixed` primitives at their defaults.
 
-    Tile factors inside of the outermost one are powers of two, times the odd part of the extent or not. The
-    paper takes powers of two alone, which leaves convolutions of 7 x 7 outputs no vector.
+    The tile factors inside of the outermost one are powers of two, or powers of two times the odd part of the
+    extent. The paper allows powers of two only, which leaves convolutions of 7 x 7 outputs without a vector.
     """
     kept = list(spaces)
     if "fuse" in fixed:
@@ -112,7 +112,7 @@ def allowed(sketch: Sketch, decision: Decision, table: Table, fixed: Collection[
 
 
 def is_regular(factors: NDArray[np.int64], extent: int) -> NDArray[np.bool_]:
-    """Whether factors are powers of two, or these times the odd part of the extent."""
+    """Whether factors are powers of two, or powers of two times the odd part of the extent."""
     odd = extent // (extent & -extent)
     parts = factors // (factors & -factors)
     found: NDArray[np.bool_] = (parts == 1) | (parts == odd)
@@ -120,7 +120,7 @@ def is_regular(factors: NDArray[np.int64], extent: int) -> NDArray[np.bool_]:
 
 
 def _at_most(values: NDArray[np.int64], most: int) -> NDArray[np.bool_]:
-    """Mask of the largest value that is at most `most`, else of the least."""
+    """Mask of the largest value up to `most`, or of the smallest value if all are larger."""
     below = values[values <= most]
     return values == (below.max() if len(below) else values.min())
 

@@ -28,20 +28,21 @@ from ..spaces.stock import StockSpace
 from .primitives import PRIMITIVES, narrowed
 
 SHIPPED = Path(__file__).parent / "primitive_weights.json"
-"""Weights that `python -m benchmarks.sub_space` measured on bundled records."""
+"""Weights that `python -m benchmarks.sub_space` measured on the bundled records."""
 
 BOUNDS = ("memory", "core")
 
 
 class WeightsError(UserError, ValueError):
-    """A file of primitive weights is missing or not one."""
+    """A file of primitive weights is missing or invalid."""
 
 
 @dataclass(frozen=True)
 class SubSpace(DesignSpace):
-    """Stock's design space with pruned options and some primitives at their defaults.
+    """Stock's design space with pruned options, and with some primitives at their defaults.
 
-    The decisions that a strategy drafts are narrowed; a program that a start source brings may lie outside.
+    The limits apply to the decisions that a strategy drafts. A program of a start source may lie outside of
+    them.
     """
 
     needs_narrowing: ClassVar[bool] = True
@@ -52,7 +53,7 @@ class SubSpace(DesignSpace):
 
     @classmethod
     def check(cls, config: OneShotConfig, target: Target) -> None:
-        """See DesignSpace; raises WeightsError too."""
+        """See DesignSpace; also raises WeightsError."""
         if not is_cpu(target):
             raise OneShotConfigError(
                 f"search.space={config.space}: primitives' weights are those of CPUs, not of "
@@ -62,7 +63,7 @@ class SubSpace(DesignSpace):
 
     @classmethod
     def of_task(cls, config: OneShotConfig, task: Task, target: Target, hardware: Hardware | None) -> Self:
-        """See DesignSpace; raises WeightsError too."""
+        """See DesignSpace; also raises WeightsError."""
         cls.check(config, target)
         if hardware is None:
             raise OneShotConfigError(
@@ -73,10 +74,10 @@ class SubSpace(DesignSpace):
 
     @classmethod
     def of(cls, task: Task, hardware: Hardware, config: SubSpaceConfig, max_code: int | None) -> Self:
-        """The sub-space of a task: the primitives with the highest weights for its bound are tuned.
+        """The sub-space of a task, in which the primitives with the highest weights for its bound are tuned.
 
-        The bound is that of the task's roofline, by its operations and the bytes of its arguments; the paper
-        takes the predicted scores. Raises WeightsError.
+        The task's roofline decides on the bound: it compares the operations with the bytes of the arguments.
+        The paper uses the predicted scores instead. Raises WeightsError.
         """
         bound = "memory" if memory_bound(task.flops, compulsory_bytes(task.mod), hardware) else "core"
         weights = primitive_weights(config.weights or SHIPPED)[bound]
@@ -96,7 +97,7 @@ class SubSpace(DesignSpace):
 
 
 def top(weights: Mapping[str, float], count: int) -> frozenset[str]:
-    """The primitives with the highest weights; equal ones in the order of PRIMITIVES."""
+    """The primitives with the highest weights; equal weights keep the order of PRIMITIVES."""
     return frozenset(sorted(PRIMITIVES, key=lambda name: -weights[name])[:count])
 
 

@@ -1,4 +1,4 @@
-"""Initializer for the workers of MetaSchedule's own builder, so that they compile as foretune's do."""
+"""Initializer for the workers of MetaSchedule's own builder; they then compile like Foretune's workers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ...compiler.tvm_compat import load_tensor_intrinsics
 def prepare_builder() -> None:
     """Initializer of a `ms.builder.LocalBuilder`: `LocalBuilder(initializer=prepare_builder)`.
 
-    The workers start anew for each batch and import TVM's tensor intrinsics while their first program waits:
-    TVM's own import takes 20-37 s of the 30 s that a build may take, this one 2 s. Programs that they build
-    have what `improve_code` adds.
+    The workers restart for each batch and import TVM's tensor intrinsics during their first build. A build
+    may last 30 s. TVM's own import needs 20 to 37 s, this one 2 s. Programs that these workers build have the
+    code changes of `improve_code`.
     """
     load_tensor_intrinsics()
     improve_code()

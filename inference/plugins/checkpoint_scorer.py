@@ -1,8 +1,8 @@
 """Pretrained checkpoint as the scorer of `foretune generate` (EBS, One-Shot Tuner section 4.1.2).
 
-The checkpoint stays frozen. What a run measures of a task corrects it: a Gaussian process over the residuals,
-as in a search. Each task begins with the checkpoint alone, so that tasks may be generated in any order and a
-continued run learns again from the records of its task.
+The checkpoint stays frozen. The measurements of a task correct it through a Gaussian process over the
+residuals, as in a search. Each task begins with the checkpoint alone. Tasks may therefore be generated in any
+order, and a continued run learns again from the records of its task.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..surrogate.shared import Surrogates
 
 
 def load(name: str) -> Callable[[Task, Hardware], ms.CostModel]:
-    """Scorers of tasks from a checkpoint, by the name of a shipped one or its folder.
+    """Scorers of tasks from a checkpoint, given the name of a shipped one or a folder.
 
     Raises CheckpointNotFoundError, FeatureVersionError or CorruptCheckpointError.
     """

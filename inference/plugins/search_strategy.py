@@ -33,7 +33,7 @@ _OF_NETWORKS = (
     *("planner", "families", "share_surrogate", "templates", "template_margin", "tile_profile"),
     *("starts", "pretuned", "space", "sub_space", "max_code"),
 )
-"""Settings of `foretune tune` that stock tuning has no place for."""
+"""Settings of `foretune tune` that have no equivalent in stock tuning."""
 
 
 @derived_object
@@ -50,7 +50,7 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
     )
     ```
 
-    With networks in Relax it goes into stock tuning as it is, and the schedules come out as always:
+    Stock tuning of networks in Relax uses the strategy without changes, and the schedules come out as always:
 
     ```python
     database = ms.relax_integration.tune_relax(
@@ -61,20 +61,20 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         tuned = relax.transform.MetaScheduleApplyDatabase()(mod)
     ```
 
-    MetaSchedule's own strategies search until the trials are spent. This one measures up to `top_k`
-    candidates a task in `rounds`, as `stop` says, remeasures `finalists`, and is done (One-Shot Tuner
-    section 4.2). Give `max_trials_global` generously: fewer trials are spent on the first tasks alone. The
-    search uses the cost model and the space generator that the tuning was given. Each task is alone here and
-    begins without programs: settings of measuring, scheduling, reuse, starts, templates and design spaces are
+    MetaSchedule's own strategies search until the trials are spent. This strategy measures up to `top_k`
+    candidates per task in `rounds`, subject to `stop`, remeasures `finalists` and then ends (One-Shot Tuner
+    section 4.2). Set `max_trials_global` generously: if trials are few, the first tasks spend them all. The
+    search uses the cost model and the space generator of the tuning. It treats each task alone, without known
+    programs. Settings of measuring, scheduling, reuse, starts, templates and design spaces are therefore
     refused unless they have their defaults.
     """
 
     def __init__(self, config: OneShotConfig | None = None, draft_model: DraftModel | None = None) -> None:
         """`draft_model` serves the strategy `draft` for every task.
 
-        None loads the one that `config.strategy.checkpoint` names, for this machine's CPU as the target uses
-        it; a target that no checkpoint fits is searched by evolution. Raises OneShotConfigError for a
-        setting that stock tuning cannot honour.
+        None loads the draft model that `config.strategy.checkpoint` names, for this machine's CPU as the
+        target uses it. A target that no checkpoint fits is searched by evolution. Raises OneShotConfigError
+        for a setting that stock tuning cannot honour.
         """
         super().__init__()
         load_tensor_intrinsics()  # see PretrainedCostModel
@@ -91,7 +91,7 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         self._left = 0
         self._batch: CandidateBatch | None = None
         self._programs: LivePrograms = {}
-        """Programs of all candidates of the task: the finalists of a round may come from earlier rounds."""
+        """Programs of all candidates of the task; the finalists of a round may come from earlier rounds."""
 
     def _initialize_with_tune_context(self, context: ms.TuneContext) -> None:
         """MetaSchedule calls this several times; the last context counts."""
@@ -107,7 +107,7 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
     ) -> None:
         """Starts the search of the context's task.
 
-        Raises ValueError without a cost model, and what `OneShotConfig.fitted` raises.
+        Raises ValueError without a cost model, and the errors of `OneShotConfig.fitted`.
         """
         if cost_model is None:
             raise ValueError("OneShotStrategy searches with a cost model: give cost_model=")
@@ -128,14 +128,14 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
                 ),
                 space=context.space_generator,
             )
-        except NoDesignSpaceError:  # nothing to tune is no error to stock tuning either
+        except NoDesignSpaceError:  # stock tuning, too, accepts a task with nothing to tune
             return
         self._left = max_trials
         self._search = TaskSearch(task, SearchLoop(config.stop, config.finalists, own_surrogate()))
         self._planner.begin([self._search])
 
     def post_tuning(self) -> None:
-        """Lets go of the search."""
+        """Releases the search."""
         self._reset()
 
     def generate_measure_candidates(self) -> list[ms.MeasureCandidate] | None:
@@ -152,7 +152,7 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
     def notify_runner_results(
         self, measure_candidates: Sequence[ms.MeasureCandidate], results: Sequence[ms.runner.RunnerResult]
     ) -> None:
-        """Takes the outcomes of the batch that was proposed last."""
+        """Processes the outcomes of the last proposed batch."""
         if self._search is None or self._batch is None:
             return
         outcomes = [
@@ -165,11 +165,11 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         self._batch = None
 
     def clone(self) -> OneShotStrategy:
-        """A strategy of the same settings, for another task."""
+        """A strategy with the same settings, for another task."""
         return OneShotStrategy(self.config, self._draft_model)
 
     def _start_round(self, search: TaskSearch) -> bool:
-        """Ends the last round and starts the next; returns whether there is one."""
+        """Ends the last round and starts the next; returns whether there is a next round."""
         assert self._session is not None
         if search.rounds:
             search.round_ends(search.loop.measured_in_round, complete=True, all_rounds=self.config.rounds)
@@ -198,13 +198,13 @@ def _refuse_settings_of_networks(config: OneShotConfig) -> None:
 
 
 def _shown(value: object) -> object:
-    """A setting as a user gives it: the name of a planner in place of its settings."""
+    """A setting in the user's form: the name of a planner instead of its settings."""
     return value.name if isinstance(value, PlannerConfig) else value
 
 
 @lru_cache(maxsize=8)  # once for all tasks of a target
 def _fitted(config: OneShotConfig, target: str) -> tuple[OneShotConfig, object, Hardware | None]:
-    """The settings for a target, the resources of their strategy, and the device where it is known."""
+    """The settings for a target, the resources of their strategy, and the device if it is known."""
     found = parse_target(target)
     config = config.fitted(found)
     if is_cpu(found):

@@ -1,4 +1,4 @@
-"""Default reuse: one task of each kind is searched, and the nearest ones begin with its programs."""
+"""Default reuse: the run searches one task of each kind, and the nearest tasks start from its programs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ from .selection import GivenSelection
 from .similarity import Loops, loops_of
 
 STARTS = 4
-"""Adapted programs of a task that reuses others, where `search.auto.starts` does not say.
+"""Adapted programs of a task that reuses others, unless `search.auto.starts` sets a number.
 
-None beside templates: of four they made no network faster (benchmarks/results/reuse_networks).
+A task with templates has none by default: four adapted programs in addition to its templates made no network
+faster (benchmarks/results/reuse_networks).
 """
 
 
 class AutoReuse(ReuseMode):
-    """Mode of `search.reuse=auto`, whose planners share the loops of the tasks and the earlier tasks."""
+    """Mode of `search.reuse=auto`. Its planners share the tasks' loops and the tasks of earlier runs."""
 
     def __init__(
         self, config: OneShotConfig, target: Target, database: TuningDatabase, *, retune: bool = False
@@ -52,7 +53,7 @@ class AutoReuse(ReuseMode):
         return ProgramAdapter(self.target, StockSpace(self.config.max_code))
 
     def select(self, tasks: Sequence[Task]) -> Selected:
-        """The tree of nearest neighbours over the tasks and those of earlier runs."""
+        """The tree of nearest neighbours over these tasks and the tasks of earlier runs."""
         ordered = sorted(tasks, key=lambda task: -task.weight * task.flops)
         library = self._library([task.workload_hash for task in tasks])
         tuned = [donor.task for donor in library]
@@ -64,17 +65,17 @@ class AutoReuse(ReuseMode):
         return Selected(GivenSelection(tree), library=library)
 
     def _library(self, names: Sequence[str]) -> list[Donor]:
-        """Tasks of earlier runs that are none of these, with their fastest programs."""
+        """Tasks of earlier runs that are not among these, with their fastest programs."""
         key = frozenset(names)
         if key not in self._libraries:
             found = [] if self.retune else self.database.other_tasks(key)
-            most = OF_EACH + self.config.templates  # the fastest may be templates, which nobody can adapt
+            most = OF_EACH + self.config.templates  # the fastest may be templates, which cannot be adapted
             self._libraries[key] = [Donor(task, self.database.latencies_s(task, most)) for task in found]
         return self._libraries[key]
 
 
 class AutoRules(ReuseRules):
-    """Rules by `search.auto`: short searches of children, and none for a layer tuned at another size."""
+    """Rules of `search.auto`: children have short searches, and a layer tuned at another size has none."""
 
     def __init__(self, config: OneShotConfig, target: Target, database: TuningDatabase) -> None:
         auto = config.auto
@@ -97,7 +98,7 @@ class AutoRules(ReuseRules):
         return replace(heavy, rounds=rounds, small_programs=auto.small_programs, heavy=heavy)
 
     def earlier_child(self, task: Task, parent: Task) -> ChildBudget | None:
-        """See ReuseRules: limits of a task that an earlier run has tuned at another size."""
+        """See ReuseRules: limits of a task that an earlier run tuned at another size."""
         auto, starts = self._config.auto, self._starts(STARTS)
         if not starts or math.isinf(self.resized_by(task, parent)):
             return None
@@ -126,6 +127,6 @@ class AutoRules(ReuseRules):
         return has_templates(self._config, self._target)
 
     def _starts(self, by_default: int) -> int:
-        """Adapted programs of a child."""
+        """Number of adapted programs of a child."""
         asked = self._config.auto.starts
         return by_default if asked is None else asked

@@ -1,4 +1,4 @@
-"""Interface of reuse modes, each of which is one value of `search.reuse`."""
+"""Interface of reuse modes. Each mode is one value of `search.reuse`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ..planners.turn_planner import make_planner
 from ..search.config import OneShotConfig
 
 KNOWN_PROGRAMS = 16
-"""Programs of a task that are read from the database for those that reuse it."""
+"""Maximum number of programs of a task that are read from the database for reuse by other tasks."""
 
 
 class ReuseMode(ABC):
-    """Planners of a run whose tasks reuse each other's programs, with what was read of the tasks."""
+    """Planners of a run whose tasks reuse each other's programs. They share the data read about the tasks."""
 
     def __init__(
         self, config: OneShotConfig, target: Target, database: TuningDatabase, *, retune: bool = False
     ) -> None:
-        """`retune` reuses nothing of the database."""
+        """With `retune` the mode reuses nothing from the database."""
         self.config = config
         self.target = target
         self.database = database
@@ -29,16 +29,16 @@ class ReuseMode(ABC):
 
     @classmethod
     def settings(cls, config: OneShotConfig) -> OneShotConfig:
-        """The settings of a search with this mode, by default as they are given."""
+        """Settings of a search with this mode; by default the given settings."""
         return config
 
     @abstractmethod
     def planner(self, *, breadth_first: bool = False) -> TaskPlanner:
-        """A new planner; `breadth_first` gives each task a quick round first, as a time budget asks for."""
+        """A new planner. `breadth_first` gives each task a quick round first, as a time budget requires."""
 
 
 class NoReuse(ReuseMode):
-    """Mode in which each task is searched by itself."""
+    """Mode that searches each task alone."""
 
     def planner(self, *, breadth_first: bool = False) -> TaskPlanner:
         """See ReuseMode."""

@@ -1,4 +1,4 @@
-"""Reuse conditions between two operators (ETO, Definition 2), on light descriptions of them."""
+"""Reuse conditions between two operators (ETO, Definition 2), checked on short descriptions of them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ...errors import UserError
 
 
 class UnreadableOperatorError(UserError, ValueError):
-    """The task has no loop nest that could be described."""
+    """The task has no loop nest that can be described."""
 
 
 @dataclass(frozen=True)
 class SketchSignature:
-    """Sketch 𝒦 without the names and extents of a task; equal signatures take each other's decisions."""
+    """Sketch 𝒦 without the names and extents of a task. Equal signatures accept equal decisions."""
 
     structure: str
     """Tiling structure such as SSSRRSRS, "" if nothing is tiled."""
@@ -33,7 +33,7 @@ class SketchSignature:
     decisions: tuple[tuple[str, int, int, tuple[float, ...]], ...]
     """Kind, width, largest innermost factor and categorical values of each decision."""
     atoms: tuple[tuple[int, int, int, bool, str], ...]
-    """Axis, band, column, whether a categorical sets the extent, and thread tag of each loop."""
+    """Axis, band, column, whether a categorical decision sets the extent, and thread tag of each loop."""
     write_level: int
     cached_write: bool
     fetches: tuple[tuple[int, int, str, int], ...]
@@ -56,20 +56,19 @@ class SketchSignature:
 
 @dataclass(frozen=True)
 class Operator:
-    """Operator (ETO, Definition 1): its type τ, its major loop nest ℒ and, where known, its sketches 𝕂."""
+    """Operator (ETO, Definition 1): its type τ, its major loop nest ℒ and its sketches 𝕂, if known."""
 
     type: str
-    """τ: the operator's name and a hash of how its loops index its buffers, equal for any extents, strides
-    and dilations."""
+    """τ: the operator's name and a hash of how its loops index its buffers. The hash does not depend on
+    extents, strides and dilations."""
     extents: tuple[int, ...]
     """|𝕀(ℓ)| of each loop ℓ of ℒ."""
     reduction: tuple[bool, ...]
     """Whether each loop is a reduction loop (rℓ) or a space loop (sℓ)."""
     sketches: frozenset[SketchSignature] | None = None
-    """𝕂; None where no design space was read, as MetaSchedule's rules follow from τ in all but small
-    operators."""
+    """𝕂; None if no design space was read: τ determines MetaSchedule's rules for all but small operators."""
     block: Block | None = field(default=None, compare=False)
-    """Loop nest with its accesses, by which a search is estimated; None if only conditions are asked for."""
+    """Loop nest with its accesses, which the cost estimate needs; None if only the conditions are checked."""
 
     @property
     def iterations(self) -> float:
@@ -87,22 +86,22 @@ class Operator:
         return self.iterations / self.reduction_iterations
 
     def with_extents(self, extents: tuple[int, ...]) -> Operator:
-        """Operator of the same type and sketches with other loops, such as a bridge (Definition 5)."""
+        """Operator of the same type and sketches with other extents, such as a bridge (Definition 5)."""
         return replace(self, extents=extents, block=self.block and _resized(self.block, extents))
 
 
 @dataclass(frozen=True)
 class Dominance:
-    """Loop nest of a parent that dominates that of a child, or is dominated by it (Definition 2, (2))."""
+    """Dominance between the loop nests of a parent and a child (Definition 2, condition 2)."""
 
     larger: str
-    """ "parent", "child", or "" where all loops have equal extents."""
+    """ "parent", "child", or "" if all loops have equal extents."""
     axes: tuple[int, ...]
     """Loops whose extents differ."""
 
 
 def dominance(parent: Operator, child: Operator) -> Dominance | None:
-    """Relation of the loops of two operators of one type; None where neither nest dominates."""
+    """Dominance between the loops of two operators of one type; None if neither nest dominates."""
     pairs = list(zip(parent.extents, child.extents, strict=True))
     axes = tuple(axis for axis, (ours, theirs) in enumerate(pairs) if ours != theirs)
     if not axes:
@@ -112,14 +111,14 @@ def dominance(parent: Operator, child: Operator) -> Dominance | None:
 
 
 def same_type(parent: Operator, child: Operator) -> bool:
-    """Reuse condition (1) of Definition 2: τ and 𝕂 are the same; 𝕂 counts where both were read."""
+    """Reuse condition (1) of Definition 2: equal τ, and equal 𝕂 if the sketches of both are known."""
     if parent.type != child.type or parent.reduction != child.reduction:
         return False
     return parent.sketches is None or child.sketches is None or parent.sketches == child.sketches
 
 
 def can_reuse(parent: Operator, child: Operator) -> bool:
-    """Whether the child may reuse the parent's program: both conditions of Definition 2."""
+    """Whether the child may reuse the parent's program, under both conditions of Definition 2."""
     return same_type(parent, child) and dominance(parent, child) is not None
 
 
@@ -127,11 +126,11 @@ def operator_of(task: Task, context: ms.TuneContext | None = None) -> Operator:
     """Description of a task.
 
     Args:
-        context: tune context of the task, whose design space tells 𝕂 and takes a tenth of a second to read;
+        context: tune context of the task. Its design space gives 𝕂 and needs a tenth of a second to read.
             None leaves 𝕂 open.
 
-    Raises UnreadableOperatorError for a task without loops or with loops that cannot be read, and
-    NoDesignSpaceError where the context has nothing to tune.
+    Raises UnreadableOperatorError for a task without loops or with unreadable loops, and
+    NoDesignSpaceError if the context has nothing to tune.
     """
     try:
         structure = task_reading(task.mod).structure
@@ -157,7 +156,7 @@ def sketches_of(context: ms.TuneContext, structure: TaskStructure, name: str) ->
 
 
 def _pattern(block: Block) -> str:
-    """16 hex digits of the loops' kinds and of the loops that index each dimension of each buffer."""
+    """16 hex digits that hash the loops' kinds and the loops that index each dimension of each buffer."""
     accesses = [
         (
             access.element_bytes,
@@ -173,7 +172,7 @@ def _pattern(block: Block) -> str:
 
 
 def _resized(block: Block, extents: tuple[int, ...]) -> Block:
-    """Block with other extents, whose buffers are as large as it touches them."""
+    """Block with other extents; each buffer has the size that the block accesses."""
     return replace(
         block,
         extents=extents,

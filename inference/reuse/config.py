@@ -8,15 +8,15 @@ from ...configuration import check_least
 from ..search.settings_checks import OneShotConfigError
 
 OFF, AUTO = "off", "auto"
-"""Values of `search.reuse` without and with reuse by default; `registry.REUSES` has all."""
+"""Values of `search.reuse` for no reuse and for the default reuse; `registry.REUSES` has all values."""
 
 NO_BRIDGES, ONE_HOP, ALL_BRIDGES = BRIDGES = ("none", "one_hop", "all")
-"""Values of `search.eto.bridges`: the three variants of ETO's Figure 11."""
+"""Values of `search.eto.bridges`: the three variants in ETO's Figure 11."""
 
 
 @dataclass(frozen=True)
 class AutoConfig:
-    """Searches with `reuse` auto; conf/search/default.yaml says what each field means."""
+    """Settings of `reuse=auto`; conf/search/default.yaml documents each field."""
 
     source_rounds: int = 4
     programs: int = 8
@@ -38,7 +38,7 @@ class AutoConfig:
 
 @dataclass(frozen=True)
 class EtoConfig:
-    """ETO and its baselines, with `reuse` paper, top_k or selective."""
+    """Settings of ETO and its baselines: `reuse` is paper, top_k or selective."""
 
     trials: int = 64
     bridges: str = ONE_HOP

@@ -1,4 +1,4 @@
-"""Donors: tasks whose measured programs other tasks begin with, adapted to their extents."""
+"""Donors: tasks with measured programs that are adapted to other tasks and start their searches."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .parent import ReuseParent
 from .similarity import Loops
 
 Adapt: TypeAlias = Callable[[Task, str, Task], str | None]
-"""Trace of a program of the first task as a trace of the second; None where it does not fit."""
+"""Adapts a trace of the first task to the second task; returns None if the trace does not fit."""
 
 OF_EACH = 2
-"""Programs of a task that others begin with: its fastest, and another one in case that was luck."""
+"""Programs of a task that start other searches: its fastest, and a second one in case the first was luck."""
 
 PLACE = 1.5
-"""Distance that the second fastest program of a task is further away than its fastest."""
+"""Distance that the second fastest program of a task adds to the distance of its fastest."""
 
 
 @dataclass(frozen=True)
@@ -27,34 +27,34 @@ class Donor:
 
     task: Task
     latencies_s: Mapping[str, float]
-    """Latency in seconds of the programs that ran, by trace."""
+    """Latencies in seconds of the programs that ran, by trace."""
 
     @property
     def fastest(self) -> list[str]:
-        """Traces, the fastest first."""
+        """Traces in ascending order of latency."""
         return sorted(self.latencies_s, key=lambda trace: (self.latencies_s[trace], trace))
 
 
 class StartChoice(Protocol):
-    """Chooses the programs that a child begins with."""
+    """Chooses the programs that start the search of a child."""
 
     def __call__(
         self, child: Task, parent: Donor, others: Sequence[Donor]
     ) -> Iterator[tuple[str, ReuseParent]]:
-        """Yields traces of the child, the most promising first, each once and with the program it comes from.
+        """Yields each trace of the child once, the most promising first, with the program that it adapts.
 
         Args:
-            child: task to be searched.
-            parent: its parent in the reuse tree.
-            others: all other tasks of the run that are searched by now.
+            child: task to search.
+            parent: parent of the child in the reuse tree.
+            others: all other tasks of the run whose searches are done.
         """
 
 
 class ParentsBest:
     """The parent's programs, the fastest first: TopK of Selective Tuning (ETO section 7.1).
 
-    The paper applies the parent's sketches and annotations to the child as they are. Where factors do not
-    divide the child's extents, `adapt` takes near ones that do.
+    The paper applies the parent's sketches and annotations to the child without changes. If factors do not
+    divide the child's extents, `adapt` chooses near factors that do.
     """
 
     def __init__(self, adapt: Adapt) -> None:
@@ -69,7 +69,7 @@ class ParentsBest:
 
 
 class NearestPrograms:
-    """The fastest programs of the tasks whose loops are nearest to the child's, whoever its parent is."""
+    """The fastest programs of the tasks with the nearest loops, whichever task is the child's parent."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class NearestPrograms:
         *,
         of_each: int = OF_EACH,
     ) -> None:
-        """`of_each` are the programs of each task that count, of those whose decisions the child has."""
+        """`of_each` is the number of programs considered per task, counting programs that fit the child."""
         self._adapt = adapt
         self._fits = fits
         self._loops = loops
@@ -108,7 +108,7 @@ class NearestPrograms:
 def adapted_once(
     programs: Iterable[ReuseParent], child: Task, adapt: Adapt
 ) -> Iterator[tuple[str, ReuseParent]]:
-    """Traces of the child that programs make, each the first time that it comes."""
+    """Distinct traces of the child that the programs adapt to."""
     seen = set()
     for program in programs:
         trace = adapt(program.task, program.trace, child)

@@ -1,10 +1,10 @@
 """Reuse tree of nearest neighbours: `search.reuse=auto`.
 
-ETO estimates what each reuse pair costs. Here a child has a fixed number of programs, whoever its parent is,
-so that costs tell no two parents apart. The distance of their loops does: the tree of a kind of tasks is its
-minimum spanning tree, and one task of the kind is searched. Reuse condition (2) of Definition 2, that one
-loop nest dominates the other, is left out: it serves the ranges of Algorithm 1, and decisions are adapted to
-any extents.
+ETO estimates the cost of each reuse pair. Here every child measures a fixed number of programs, so the costs
+of two parents do not differ. The distance between their loops does. The tree of a kind of tasks is therefore
+its minimum spanning tree, and the run searches one task of the kind. Reuse condition (2) of Definition 2, the
+dominance of one loop nest over the other, does not apply: it serves the ranges of Algorithm 1, whereas
+decisions can be adapted to any extents.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from .tree import ROOT, ReuseTree
 def nearest_neighbours(
     tasks: Sequence[str], loops: Mapping[str, Loops | None], tuned: Sequence[str] = ()
 ) -> ReuseTree:
-    """Reuse tree of tasks, with those that are tuned already.
+    """Reuse tree of tasks, including tasks that earlier runs tuned.
 
-    Of each kind the first task is searched, unless one is tuned. A task that is tuned at another size has
-    that task as its parent. Others join one by one, each time the one that is nearest to the tree (Prim's
-    algorithm); of equal distances the first one joins.
+    The first task of each kind is searched, unless a task of the kind is already tuned. A task that is tuned
+    at another size has the tuned task as its parent. The other tasks join one by one. The task nearest to the
+    tree joins next (Prim's algorithm), and the first of several tasks at equal distance.
 
     Args:
-        tasks: names, the task to search first at the beginning.
-        loops: loops of all tasks by name; a task without is searched by itself.
-        tuned: names of tasks that earlier runs have tuned, and that are not among `tasks`.
+        tasks: names; the task to search first comes first.
+        loops: loops of all tasks by name; a task without loops is searched alone.
+        tuned: names of tasks that earlier runs tuned and that are not in `tasks`.
     """
     parents: dict[str, str] = {}
     kinds: dict[str, dict[str, Loops]] = {}
@@ -45,7 +45,7 @@ def nearest_neighbours(
         }
         parents |= {**dict.fromkeys(roots, ROOT), **resized}
         joined = [*roots, *resized]
-        for name in joined:  # grows while it is read
+        for name in joined:  # grows during the iteration
             left.pop(name, None)
             own = loops[name]
             assert own is not None
@@ -60,6 +60,6 @@ def nearest_neighbours(
 
 
 def _at_another_size(own: Loops, tuned: Sequence[str], loops: Mapping[str, Loops | None]) -> str | None:
-    """The nearest of the tuned tasks whose loops are these at another size, None where there is none."""
+    """The nearest tuned task with these loops at another size; None if no such task exists."""
     sizes = {name: theirs for name in tuned if (theirs := loops[name]) is not None and own.is_resized(theirs)}
     return min(sizes, key=lambda name: own.distance(sizes[name]), default=None)

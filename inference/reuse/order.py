@@ -1,4 +1,4 @@
-"""Precedence of a reuse tree: a child waits for its parent, and a parent counts with all that wait for it."""
+"""Precedence of a reuse tree: a child waits for its parent, whose stake includes all waiting tasks."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from .rules import ChildBudget, ReuseRules, Selected
 from .tree import ROOT, without_cycles
 
 HEAVY_EVENS = 2
-"""Even shares of the network's latency that a heavy task has at least: few tasks are not all heavy."""
+"""Lower bound on the latency of a heavy task, in even shares of the network's latency.
+
+It keeps a network of few tasks from having heavy tasks only.
+"""
 
 
 class TreeOrder(Precedence):
-    """Precedence of a reuse tree, which is taken again of what is known whenever it is reconsidered.
+    """Precedence of a reuse tree. Each reconsideration builds the tree anew from the current knowledge.
 
-    A child waits until its parent is settled. It is sent back, to be searched by itself, if the parent has no
-    program that ran or if no program of its own rounds ran. Parents of earlier runs stay, but for those that
-    this run does not know and one of each circle of tasks that would wait for each other.
+    A child waits until its parent is settled. It is sent back to be searched alone if no program of the
+    parent ran, or if no program of its own rounds ran. Parents of earlier runs stay, with two exceptions:
+    parents that this run does not know, and one parent in each cycle of tasks that would wait for each other.
     """
 
     def __init__(
@@ -32,14 +35,14 @@ class TreeOrder(Precedence):
         min_latency_share: float,
         share_left: Callable[[TaskSearch], float],
     ) -> None:
-        """Takes the tasks of a run.
+        """Creates the precedence of a run's tasks.
 
         Args:
-            searches: the tasks, and the bridges that the tree may hold.
+            searches: the tasks, and the bridges that the tree may contain.
             selected: selection of the tree.
             rules: limits of children and parents.
-            min_latency_share: see OneShotConfig; a task of a smaller share is small.
-            share_left: share of a task's own search that is planned and not done.
+            min_latency_share: see OneShotConfig; a task with a smaller share is small.
+            share_left: share of a task's own search that is planned but not done.
         """
         self._searches = searches
         self._selection = selected.selection
@@ -52,23 +55,23 @@ class TreeOrder(Precedence):
         self._children: dict[str, list[TaskSearch]] = {}
         self._sketches: dict[str, Hashable] = {}
         self._earlier: dict[str, Mapping[str, float]] = {}
-        """What earlier runs measured, once it was asked for."""
+        """Measurements of earlier runs, read on demand."""
         self._heavy_s = math.inf
-        """Seconds of the network's latency from which on a task is heavy."""
+        """Latency in the network, in seconds, at which a task becomes heavy."""
         self._alternatives: dict[Hashable, list[TaskSearch]] = {}
         for search in searches:
             if search.is_alternative and (loops := rules.loops(search.task)) is not None:
                 self._alternatives.setdefault(loops, []).append(search)
-        # What is asked hundreds of times for one plan, until something changes.
+        # One plan asks for these values hundreds of times; they hold until something changes.
         self._expected: dict[str, float] = {}
         self._operations: dict[str, float] = {}
         self._settled: dict[str, bool] = {}
         self._even_s: float | None = None
         self._back: dict[str, Spent] = {}
-        """What children had who are searched by themselves after all."""
+        """Rounds and programs of children before they were sent back to be searched alone."""
 
     def reconsider(self) -> None:
-        """Takes the tree of what is known by now, and sends children back that no parent can help."""
+        """Builds the tree from the current knowledge, and sends back the children that no parent can help."""
         self._forget()
         begun = {
             name: self.parent(name) if search.busy or search.rounds else self._earlier_parent(search)
@@ -94,7 +97,7 @@ class TreeOrder(Precedence):
             self._children.setdefault(self.parent(name), []).append(search)
 
     def send_back(self, search: TaskSearch) -> None:
-        """Lets a child be searched by itself, its rounds as a child not counted."""
+        """Lets a child be searched alone; its rounds as a child do not count."""
         self._back[search.task.workload_hash] = Spent(search.rounds, len(search.loop.known))
         self._forget()
 
@@ -104,9 +107,9 @@ class TreeOrder(Precedence):
         return budget.heavy if budget.heavy is not None and self._is_heavy(search) else budget
 
     def begun_like(self, search: TaskSearch) -> TaskSearch | None:
-        """An alternative with the loops of this one that has begun, a measured one first.
+        """An alternative with the same loops that has begun; a measured one is preferred.
 
-        None where there is none, and for what is no alternative or had a round.
+        None without such an alternative, if the task is not an alternative, or if it had a round.
         """
         if search.rounds or not search.is_alternative:
             return None
@@ -115,7 +118,7 @@ class TreeOrder(Precedence):
         return min(begun, key=lambda other: not other.had.history_s, default=None)
 
     def resized_s(self, search: TaskSearch) -> dict[float, float]:
-        """See TaskPlanner. The tree does not tell it, as an alternative has no parent there."""
+        """See TaskPlanner. The tree has no such distances, because it gives an alternative no parent."""
         found: dict[float, float] = {}
         for donor in self._library.values():
             apart = round(self._rules.resized_by(search.task, donor.task), 6)
@@ -130,11 +133,11 @@ class TreeOrder(Precedence):
         return None if earlier is None else self._rules.earlier_child(search.task, earlier.task)
 
     def parent(self, name: str) -> str:
-        """Workload hash of a task's parent, ROOT for none."""
+        """Workload hash of a task's parent; ROOT for a task without a parent."""
         return ROOT if name in self._back else self._parents.get(name, ROOT)
 
     def donor(self, name: str) -> Donor:
-        """A task with its programs that ran, of this run and of earlier ones."""
+        """A task with its programs that ran, in this run and in earlier runs."""
         search = self._by_name.get(name)
         if search is None:
             return self._library[name]
@@ -161,16 +164,16 @@ class TreeOrder(Precedence):
         return Stage.OWN if self.parent(name) == ROOT else Stage.STARTED
 
     def comes_first(self, search: TaskSearch) -> bool:
-        """See Precedence: a bridge does."""
+        """See Precedence: bridges come first."""
         return not search.calls
 
     def stake_s(self, search: TaskSearch) -> float:
-        """See Precedence; a task without a program counts with what is expected of it, where that is known.
+        """See Precedence. A task without a program counts with its expected latency, if that is known.
 
-        Its latency without a schedule may be a hundred times as long.
+        The latency without a schedule can be a hundred times as long.
         """
         waiting = [search]
-        for known in waiting:  # grows while it is read
+        for known in waiting:  # grows during the iteration
             waiting += self._children.get(known.task.workload_hash, [])
         expected_s = [math.inf if math.isfinite(s.best_s) else self.expected_s(s) for s in waiting]
         return sum(
@@ -179,7 +182,7 @@ class TreeOrder(Precedence):
         )
 
     def expected_s(self, search: TaskSearch) -> float:
-        """See Precedence; a task without a program is as fast an operation as its parent."""
+        """See Precedence. A task without a program is expected to be as fast per operation as its parent."""
         task = search.task
         if (name := task.workload_hash) not in self._expected:
             self._expected[name] = (
@@ -228,7 +231,7 @@ class TreeOrder(Precedence):
         return max(0, (self.programs(search) or 0) - len(search.loop.known))
 
     def programs_a_round(self, search: TaskSearch) -> int:
-        """Programs of a child's round at most."""
+        """Maximum number of programs in a child's round."""
         child = self.child(search)
         programs = child.programs if child.search else child.starts + child.beside
         if child.small_programs is not None and self._is_small(search):
@@ -238,30 +241,30 @@ class TreeOrder(Precedence):
     # --- The tree -------------------------------------------------------------------------------------------
 
     def _earlier_parent(self, search: TaskSearch) -> str:
-        """Parent of a task in an earlier run; ROOT where it had none, or where this run does not know it."""
+        """Parent of a task in an earlier run; ROOT if it had none or if this run does not know the parent."""
         name = ROOT if search.parent is None else search.parent.workload_hash
         return name if name in self._by_name or name in self._library else ROOT
 
     def _is_unused(self, search: TaskSearch) -> bool:
-        """Whether a task is a bridge that the tree does without."""
+        """Whether a task is a bridge that the tree does not use."""
         return self.comes_first(search) and search.task.workload_hash not in self._parents
 
     def _is_helpless(self, child: TaskSearch) -> bool:
-        """Whether a child's round, or its parent's search, is over without a program."""
+        """Whether a child's round, or its parent's search, ended without a program."""
         if rounds_had(child):
             return self.child(child).search and math.isinf(child.best_s)
         parent = self.parent(child.task.workload_hash)
         return self._is_settled(parent) and not self.donor(parent).latencies_s
 
     def _is_settled(self, name: str) -> bool:
-        """Whether a task is searched as far as it is planned, so that others can reuse it."""
+        """Whether the planned search of a task is done, so that other tasks can reuse it."""
         if name not in self._settled:
             search = self._by_name.get(name)
             self._settled[name] = search is None or not (search.busy or self._share_left(search))
         return self._settled[name]
 
     def _is_pending(self, search: TaskSearch) -> bool:
-        """Whether a task waits for its parent, or for its round as a child."""
+        """Whether a task waits for its parent or for its round as a child."""
         if self.parent(search.task.workload_hash) == ROOT or search.over:
             return False
         child = self.child(search)
@@ -272,15 +275,15 @@ class TreeOrder(Precedence):
         return not child.search and math.isinf(search.best_s)
 
     def _is_heavy(self, search: TaskSearch) -> bool:
-        """Whether a task's share of the network's latency calls for more than a short search."""
+        """Whether a task's share of the network's latency requires more than a short search."""
         return self._heavy_s <= self.expected_s(search) < math.inf
 
     def _is_small(self, search: TaskSearch) -> bool:
-        """Whether a task has too small a share for a second round."""
+        """Whether a task's share is too small for a second round."""
         return self.expected_s(search) < self._min_latency_share * self.even_s(self._searches)
 
     def _operation_s(self, name: str) -> float:
-        """Seconds an operation of a task, or of the next one above it that has a program; inf for none."""
+        """Seconds per operation of a task, or of its nearest ancestor with a program; inf without one."""
         if name not in self._operations:
             self._operations[name] = self._operation_of(name)
         return self._operations[name]
@@ -302,5 +305,5 @@ class TreeOrder(Precedence):
 
 
 def rounds_had(search: TaskSearch) -> int:
-    """Rounds of a task, quick ones of this run included."""
+    """Number of rounds of a task, including the quick rounds of this run."""
     return max(search.full_rounds, search.rounds)

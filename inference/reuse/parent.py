@@ -9,8 +9,8 @@ from ...compiler.task import Task
 
 @dataclass(frozen=True)
 class ReuseParent:
-    """Tuned task and its program, by which another task is searched."""
+    """Tuned task with a program that guides the search of another task."""
 
     task: Task
     trace: str
-    """Canonical trace (JSON) of a fast program of it."""
+    """Canonical trace (JSON) of a fast program of the task."""

@@ -1,7 +1,7 @@
-"""Reuse planner: some tasks are searched by themselves, others from the programs of tasks before them.
+"""Reuse planner: some tasks are searched alone, others start from the programs of earlier tasks.
 
-This is the workflow of ETO (section 4, Figure 4). A task without a parent goes to the backend, whose turn the
-planner of the search decides. Its children follow when it is settled.
+This is the workflow of ETO (section 4, Figure 4). The backend searches a task without a parent; the planner
+of the search decides on the order of these tasks. The children of a task follow when it is settled.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from .rules import ReuseRules, Selected
 
 
 class ReusePlanner(TaskPlanner):
-    """Plans few programs for each task that has a parent; `config.planner` says whose turn it is.
+    """Plans few programs for each task that has a parent; `config.planner` orders the other tasks.
 
-    A child waits for its parent. It is searched by itself if the parent has no program that ran, if none of
-    the parent's programs fits, if no program of its own rounds ran, or if its rounds as a child were begun in
-    an earlier run whose parent this run does not know. One that is not searched for gets its templates where
-    none fits: those of a layer whose parent is tuned by templates.
+    A child waits for its parent. It is searched alone in four cases: the parent has no program that ran, none
+    of the parent's programs fits, no program of its own rounds ran, or its rounds as a child began in an
+    earlier run whose parent this run does not know. A child with the limit `search=False` measures its
+    templates if no program fits. Layers whose parent is tuned by templates are of this kind.
 
-    A task counts with the latency of all that wait for it, so that a bridge or a small parent of large tasks
-    is searched as these would be.
+    The stake of a task includes the latency of all tasks that wait for it. A bridge, or a small parent of
+    large tasks, is therefore searched like the large tasks themselves.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class ReusePlanner(TaskPlanner):
         *,
         breadth_first: bool = False,
     ) -> None:
-        """Sets a planner up.
+        """Creates a planner.
 
         Args:
-            config: settings of the search, whose `planner` takes turns.
-            select: selection for the tasks of a run.
-            starts: programs that a child begins with.
+            config: settings of the search; its `planner` decides whose turn it is.
+            select: selection of the reuse tree for the tasks of a run.
+            starts: choice of the programs that start the search of a child.
             rules: limits of children and parents.
             breadth_first: see TurnPlanner.
         """
@@ -62,7 +62,7 @@ class ReusePlanner(TaskPlanner):
         self._selected: Selected | None = None
         self._order: TreeOrder | None = None
         self._tried: dict[str, int] = {}
-        """Adapted programs that children were given, by workload hash."""
+        """Number of adapted programs that each child was given, by workload hash."""
 
     @property
     def completes_all(self) -> bool:
@@ -70,7 +70,7 @@ class ReusePlanner(TaskPlanner):
         return self._turns.completes_all
 
     def further_tasks(self, tasks: Sequence[Task]) -> Sequence[Task]:
-        """See TaskPlanner: the bridges."""
+        """See TaskPlanner: the bridges are further tasks."""
         self._selected = self._select(tasks)
         return self._selected.bridges
 
@@ -120,12 +120,12 @@ class ReusePlanner(TaskPlanner):
         return self._order
 
     def _waits(self, search: TaskSearch, order: TreeOrder) -> bool:
-        """Whether an alternative waits for what the first one with its loops measures."""
+        """Whether an alternative waits for the measurements of the first alternative with the same loops."""
         like = order.begun_like(search)
         return like is not None and like.busy and not like.had.history_s
 
     def _child_round(self, search: TaskSearch, order: TreeOrder) -> Round | None:
-        """The next round of a child; None where no program of others fits it."""
+        """The next round of a child; None if no program of another task fits it."""
         name = search.task.workload_hash
         parent = order.donor(order.parent(name))
         child, tried = order.child(search), self._tried.get(name, 0)
@@ -166,6 +166,6 @@ class ReusePlanner(TaskPlanner):
     def _starts_of(
         self, search: TaskSearch, parent: Donor, order: TreeOrder
     ) -> Iterator[tuple[str, ReuseParent]]:
-        """Programs that a child may begin with."""
+        """Programs that may start the search of a child."""
         others = list(order.donors_beside(search.task.workload_hash, parent.task.workload_hash))
         return self._starts(search.task, parent, others)

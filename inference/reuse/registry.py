@@ -1,4 +1,4 @@
-"""Registry of the ways in which tasks reuse each other: value of `search.reuse` to class."""
+"""Registry of reuse modes: value of `search.reuse` to class."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ REUSES = {
     "top_k": "..eto.reuse_modes:TopKReuse",
     "selective": "..eto.reuse_modes:SelectiveReuse",
 }
-"""Module and class of each `ReuseMode`; conf/search/default.yaml says what each does."""
+"""Module and class of each `ReuseMode`; conf/search/default.yaml documents the values."""
 
 _REGISTRY = Registry("search.reuse", __package__, REUSES)
 
 
 def check_reuse(name: str) -> None:
-    """Raises OneShotConfigError for another value than those of `search.reuse`."""
+    """Raises OneShotConfigError for a name that is not a value of `search.reuse`."""
     _REGISTRY.check(name)
 
 
 def reuse_mode(name: str) -> Any:
-    """The class of a value of `search.reuse`; raises OneShotConfigError."""
+    """The class for a value of `search.reuse`; raises OneShotConfigError for another name."""
     return _REGISTRY.find(name)

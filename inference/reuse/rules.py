@@ -1,4 +1,4 @@
-"""Rules by which the tasks of a run reuse each other: limits of children and of those that they reuse."""
+"""Rules for reuse between the tasks of a run: limits of children and of the tasks that they reuse."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ class ChildBudget:
     """Limits of the rounds of a task that has a parent."""
 
     programs: int = 8
-    """Candidates measured in a round at most, the adapted ones among them."""
+    """Maximum number of candidates measured in a round, including the adapted programs."""
     starts: int = 4
-    """Adapted programs that it begins with at most; with 0 it waits for its parent and takes nothing over."""
+    """Maximum number of adapted programs that start the search. With 0, a child waits and reuses nothing."""
     rounds: int = 1
-    """Rounds, of which the first has the adapted programs."""
+    """Rounds of the child. The first round includes the adapted programs."""
     total: int | None = None
-    """Candidates measured in all, where rounds go on until the search has no more; None counts `rounds`."""
+    """Candidates measured in all rounds, which go on until the search is exhausted; None counts `rounds`."""
     reused: int = 0
-    """Programs of the parent that each round hands to the strategy as they are."""
+    """Programs of the parent that each round passes to the strategy unchanged."""
     search: bool = True
-    """Whether others are searched for. Where not, the next adapted ones follow until one runs."""
+    """Whether the child also searches. Without a search, it tries further adapted programs until one runs."""
     beside: int = 0
-    """Candidates of start sources, such as templates, measured too by a child that is not searched for."""
+    """Candidates of start sources, such as templates, that a child without a search measures in addition."""
     small_programs: int | None = None
-    """Candidates of a task of a small share in place of `programs`; None makes no difference."""
+    """Replaces `programs` for a task with a small share; None keeps `programs`."""
     heavy: ChildBudget | None = None
-    """Limits of a heavy task in place of these; None makes no difference."""
+    """Replaces these limits for a heavy task; None keeps them."""
 
 
 @dataclass(frozen=True)
 class SourceLimits:
-    """Limits of the tasks that others reuse."""
+    """Limits of the tasks that other tasks reuse."""
 
     rounds: int | None = None
-    """Rounds at most; None sets no limit of its own."""
+    """Maximum number of rounds; None sets no limit."""
     heavy_share: float = math.inf
-    """Share of the network's latency from which on a task is heavy."""
+    """Share of the network's latency at which a task becomes heavy."""
     heavy_rounds: int = 1
-    """Rounds of a heavy task, if its search does not end before."""
+    """Rounds of a heavy task, unless its search ends earlier."""
 
 
 @dataclass(frozen=True)
@@ -54,19 +54,19 @@ class Selected:
 
     selection: ReuseSelection
     bridges: Sequence[Task] = ()
-    """Tasks of weight 0 that the reuse tree may hold."""
+    """Tasks of weight 0 that the reuse tree may contain."""
     library: Sequence[Donor] = ()
-    """Tasks of earlier runs that the reuse tree may hold, with their programs."""
+    """Tasks of earlier runs that the reuse tree may contain, with their programs."""
 
 
 class ReuseRules:
-    """Rules of a run by which tasks reuse each other; by default all children have the same limits."""
+    """Rules for reuse between the tasks of a run. By default all children have the same limits."""
 
     reads_sketches: ClassVar[bool] = False
-    """Whether the selection is told the sketches of fast programs, which `sketch` reads."""
+    """Whether the selection receives the sketches of fast programs, which `sketch` reads."""
 
     def __init__(self, child: ChildBudget | None = None, limits: SourceLimits | None = None) -> None:
-        """`child` are the limits of a task that has a parent, `limits` those of its parent."""
+        """`child` limits a task that has a parent, `limits` its parent."""
         self._child = child or ChildBudget()
         self.limits = limits or SourceLimits()
 
@@ -75,21 +75,21 @@ class ReuseRules:
         return self._child
 
     def earlier_child(self, task: Task, parent: Task) -> ChildBudget | None:
-        """Limits of a task whose parent an earlier run has tuned; None leaves it to `child`."""
+        """Limits of a task whose parent an earlier run tuned; None uses the limits of `child`."""
         return None
 
     def resized_by(self, task: Task, other: Task) -> float:
-        """Distance of a task to the same layer at another size; inf for another layer."""
+        """Distance of a task to the same layer at another size; inf for a different layer."""
         return math.inf
 
     def loops(self, task: Task) -> Hashable:
-        """Loops that tasks share if they differ in element-wise steps alone; None if it shares none."""
+        """Loops shared by tasks that differ only in element-wise steps; None if the task shares no loops."""
         return None
 
     def known_programs(self, task: Task) -> Mapping[str, float]:
-        """Latency in seconds by trace of what earlier runs measured of a task."""
+        """Latencies in seconds, by trace, that earlier runs measured for a task."""
         return {}
 
     def sketch(self, task: Task, trace: str) -> Hashable:
-        """Sketch of a program of a task; None where it cannot be read."""
+        """Sketch of a program of a task; None if it cannot be read."""
         return None

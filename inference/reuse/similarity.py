@@ -1,4 +1,4 @@
-"""Likeness of tasks: which ones may take each other's programs, and how far their loops are apart."""
+"""Similarity of tasks: which tasks may share programs, and the distance between their loops."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from ...compiler.task import Task
 from .conditions import UnreadableOperatorError, operator_of
 
 OTHER_STEPS = 2.0
-"""Distance between operators that step through their inputs otherwise, by a stride or a dilation."""
+"""Distance between operators that step through their inputs with different strides or dilations."""
 
 
 @dataclass(frozen=True)
 class Loops:
-    """Major loop nest of a task, as far as programs are chosen by it."""
+    """Major loop nest of a task, reduced to the properties that determine the choice of programs."""
 
     kind: str
-    """Type τ of the operator (`conditions.Operator.type`). MetaSchedule's sketches follow from it in all but
-    small operators; a program without its sketch is passed over when it is adapted."""
+    """Type τ of the operator (`conditions.Operator.type`). For all but small operators it determines
+    MetaSchedule's sketches. Adaptation skips a program whose sketch the task lacks."""
     extents: tuple[int, ...]
     steps: tuple[int, ...]
     """Coefficients of the loops in the indices of the inputs: strides and dilations."""
     of_weight: tuple[bool, ...] = ()
-    """Whether each loop runs over the constant weight; empty where none is known."""
+    """Whether each loop runs over the constant weight; empty if no weight is known."""
 
     def distance(self, other: Loops) -> float:
-        """Differences of the extents in powers of two, and OTHER_STEPS for other strides; of one kind."""
+        """Differences of the extents in powers of two, plus OTHER_STEPS for other strides; of equal kinds."""
         apart = np.abs(np.log2(self.extents) - np.log2(other.extents)).sum()
         return float(apart) + (OTHER_STEPS if self.steps != other.steps else 0.0)
 
     def is_resized(self, other: Loops) -> bool:
-        """Whether these are the other's loops at another size: some extents by one factor, the rest the same.
+        """Whether the loops are the other's loops at another size: one factor scales some of the extents.
 
-        So are the layers of a network at another batch size or sequence length, whose weights are the same.
+        The layers of a network at another batch size or sequence length are related in this way. Their
+        weights are equal.
         """
         if (self.kind, self.steps) != (other.kind, other.steps):
             return False
@@ -47,7 +48,7 @@ class Loops:
 
 
 def loops_of(task: Task) -> Loops | None:
-    """Loops of a task; None where it has nothing to tile or its loops cannot be read."""
+    """Loops of a task; None if it has nothing to tile or its loops cannot be read."""
     if task.operator == "elementwise":
         return None
     try:
@@ -72,7 +73,7 @@ def _steps_of(access: Access) -> list[int]:
 
 
 def _of_weight(block: Block) -> tuple[bool, ...]:
-    """Whether each loop indexes a buffer whose layout the schedule chooses: those are constants."""
+    """Whether each loop indexes a buffer whose layout the schedule chooses; these buffers are constants."""
     axes = {
         axis
         for access in block.reads

@@ -1,4 +1,4 @@
-"""Reuse relationships of a set of operators: a tree whose root stands for the backend's search."""
+"""Reuse relationships of a set of operators: a tree whose root represents the backend's search."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from ...errors import UserError
 
 ROOT = ""
-"""Name of the root, the parent of operators that the backend searches; no operator is called so."""
+"""Name of the root, the parent of operators that the backend searches. No operator has this name."""
 
 
 class ReuseTreeError(UserError, ValueError):
-    """Reuse relationships that are no tree."""
+    """The reuse relationships do not form a tree."""
 
 
 @dataclass(frozen=True)
 class ReuseTree:
     """Parent of each operator: ROOT, or the operator whose program it reuses (ETO section 4, Figure 4).
 
-    Raises ReuseTreeError where a parent is missing or operators wait for each other.
+    Raises ReuseTreeError if a parent is missing or operators wait for each other.
     """
 
     parents: Mapping[str, str]
-    """Parent by name of the child."""
+    """Parent of each child, by the child's name."""
     costs: Mapping[str, float]
     """Estimated cost of searching each operator from its parent: programs, or seconds."""
 
@@ -56,7 +56,7 @@ class ReuseTree:
         return [child for child, other in self.parents.items() if other == parent]
 
     def in_order(self) -> Iterator[tuple[str, int]]:
-        """Yields each operator after its parent, with its depth: 0 for one that the backend searches."""
+        """Yields each operator after its parent, with its depth: 0 if the backend searches it."""
         waiting = [(name, 0) for name in reversed(self.searched)]
         while waiting:
             name, depth = waiting.pop()
@@ -64,18 +64,18 @@ class ReuseTree:
             waiting += [(child, depth + 1) for child in reversed(self.children(name))]
 
     def descendants(self, name: str) -> list[str]:
-        """Operators that reuse `name`, directly or by way of others."""
+        """Operators that reuse `name`, directly or through other operators."""
         found = self.children(name)
-        for child in found:  # grows while it is read
+        for child in found:  # grows during the iteration
             found += self.children(child)
         return found
 
 
 def without_cycles(parents: Mapping[str, str], kept: Container[str]) -> dict[str, str]:
-    """The parents with ROOT for one operator of each circle, so that all can be searched.
+    """The parents with one operator of each cycle moved to ROOT, so that all can be searched.
 
-    Circles come of relationships of earlier runs, `kept`, beside those of a new tree; an operator that is not
-    among `kept` gets ROOT where there is one.
+    A cycle arises when relationships of earlier runs, `kept`, meet the relationships of a new tree. An
+    operator that is not in `kept` moves to ROOT, if the cycle has one.
     """
     found = dict(parents)
     while circle := cycle_of(found):
@@ -84,9 +84,9 @@ def without_cycles(parents: Mapping[str, str], kept: Container[str]) -> dict[str
 
 
 def cycle_of(parents: Mapping[str, str]) -> list[str]:
-    """Operators that reuse each other in a circle, each the parent of the one before; empty where none do.
+    """Operators that reuse each other in a cycle, each the parent of the one before; empty without a cycle.
 
-    A parent that is no operator of `parents` ends the way, as the root does.
+    A parent that is not a key of `parents` ends the path, as the root does.
     """
     safe = {ROOT}
     for start in parents:

@@ -1,1 +1,1 @@
-"""Design spaces: which candidates of a task exist."""
+"""Design spaces, which define the candidates of a task."""

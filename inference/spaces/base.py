@@ -1,4 +1,4 @@
-"""Interface of design spaces: which candidates of a task exist."""
+"""Interface of design spaces, which define the candidates of a task."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from ..search.config import OneShotConfig
 class DesignSpace(ABC):
     """The candidates of tasks on a target, as a space generator of MetaSchedule.
 
-    A generator's schedule rules make the sketches, its postprocessors refuse programs, and its mutators are
-    what evolution and annealing change. Candidates are ordinary traces, so that databases, the plug-in and
-    stock compilation work with those of every space. A space that `search.space` chooses stands in
-    `registry.SPACES`, and is made by `check` and `of_task`.
+    A generator's schedule rules make the sketches, its postprocessors reject programs, and its mutators
+    define the changes that evolution and annealing make. Candidates are ordinary traces. Databases, the
+    plug-in and stock compilation therefore work with the candidates of every space. `registry.SPACES` lists
+    the spaces that `search.space` can choose; `check` and `of_task` create them.
     """
 
     needs_narrowing: ClassVar[bool] = False
-    """Whether it leaves out values of decisions, which takes a strategy that draws from `narrowed`."""
+    """Whether it excludes values of decisions, which needs a strategy that draws from `narrowed`."""
 
-    @classmethod  # noqa: B027  # most rule nothing out
+    @classmethod  # noqa: B027  # most spaces rule nothing out
     def check(cls, config: OneShotConfig, target: Target) -> None:
-        """Raises OneShotConfigError where the settings or the target rule the space out."""
+        """Raises OneShotConfigError if the settings or the target rule the space out."""
 
     @classmethod
     def of_task(cls, config: OneShotConfig, task: Task, target: Target, hardware: Hardware | None) -> Self:
-        """The space of a task by the settings of a search; `hardware` is None for an unknown device.
+        """The space of a task under the settings of a search; `hardware` is None for an unknown device.
 
-        Raises what `check` raises, and OneShotConfigError where the device must be known.
+        Raises the errors of `check`, and OneShotConfigError if the device must be known.
         """
         cls.check(config, target)
         return cls()
@@ -47,9 +47,9 @@ class DesignSpace(ABC):
         """A generator for tasks of `target`; a tune context clones it before use."""
 
     def narrowed(self, spaces: Sequence[SketchSpace]) -> Sequence[SketchSpace]:
-        """The sketches and values of decisions that a strategy drafts from; all of them by default.
+        """The sketches and values of decisions that a strategy drafts from; by default all of them.
 
-        It narrows what a generator cannot express: MetaSchedule's sampling takes any divisor for a tile.
+        It expresses limits that a generator cannot: MetaSchedule's sampling accepts any divisor for a tile.
         """
         return spaces
 

@@ -18,9 +18,9 @@ SKETCHES = 8
 
 
 def chosen_space(config: OneShotConfig, task: Task, target: Target, hardware: Hardware | None) -> DesignSpace:
-    """The space by `search.space`, or templates for tasks that have their own.
+    """The space of `search.space`, or the template space for tasks with templates of their own.
 
-    Raises what `DesignSpace.of_task` raises.
+    Raises the errors of `DesignSpace.of_task`.
     """
     if _has_own_templates(task):
         return TemplateSpace(hardware, SKETCHES)
@@ -29,8 +29,9 @@ def chosen_space(config: OneShotConfig, task: Task, target: Target, hardware: Ha
 
 
 def _has_own_templates(task: Task) -> bool:
-    """Whether MetaSchedule's rules are hopeless for a task that has templates.
+    """Whether a task has templates and MetaSchedule's rules are hopeless for it.
 
-    They leave the numbers of Winograd's transforms to run time, and store what a chain keeps in cache.
+    The rules leave the numbers of Winograd's transforms to run time, and they store the values that a chain
+    keeps in cache.
     """
     return read_winograd(task.mod) is not None or read_chain(task.mod) is not None

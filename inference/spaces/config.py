@@ -15,7 +15,7 @@ FEWEST, MOST = 5, 8
 
 @dataclass(frozen=True)
 class SubSpaceConfig:
-    """Searches with `space` sub_space; conf/search/default.yaml says what each field means."""
+    """Settings of `space=sub_space`; conf/search/default.yaml documents each field."""
 
     primitives: int = 7
     weights: str | None = None

@@ -7,7 +7,7 @@ from typing import Any
 from ..search.registry import Registry
 
 SPACES = {"stock": ".stock:StockSpace", "sub_space": "..fasor.sub_space:SubSpace"}
-"""Module and class of each `DesignSpace`; conf/search/default.yaml says what each is."""
+"""Module and class of each `DesignSpace`; conf/search/default.yaml documents the values."""
 
 _REGISTRY = Registry("search.space", __package__, SPACES)
 

@@ -1,4 +1,4 @@
-"""Stock's design space, without what is not worth measuring."""
+"""Stock's design space, without programs that are not worth measuring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Design space of hardware-native templates: a sketch for each, whose tile sizes may change."""
+"""Design space of hardware-native templates: one sketch per template, with tile sizes that may change."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .base import DesignSpace
 
 @dataclass(frozen=True)
 class TemplateSpace(DesignSpace):
-    """The templates of a task, the most promising first; a task that no template fits has its plain loops.
+    """The templates of a task, the most promising first. A task that no template fits has its plain loops.
 
-    Opening a task raises RuntimeError, with the message of MissingInstructionError where the target has no
-    instruction for its data types, and of AccumulatorOverflowError where its sums may overflow.
+    Opening a task raises RuntimeError. It has the message of MissingInstructionError if the target has no
+    instruction for the task's data types, and of AccumulatorOverflowError if its sums may overflow.
     """
 
     hardware: Hardware | None = None
-    """Device whose caches rank the templates; None assumes a second cache of one MiB."""
+    """Device whose caches rank the templates; None assumes a second-level cache of one MiB."""
     most: int | None = None
-    """Templates at most; None takes all."""
+    """Maximum number of templates; None sets no limit."""
 
     def generator(self, target: Target) -> ms.SpaceGenerator:
         """See DesignSpace."""

@@ -1,4 +1,4 @@
-"""Start source over programs of other tasks, adapted to the task's extents."""
+"""Start source that adapts programs of other tasks to the task's extents."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from ..spaces.stock import StockSpace
 from .base import Start, StartSource
 
 NO_SKETCH = "no matching sketch"
-"""Cause of a program that is passed over: the child has no sketch with the program's decisions."""
+"""Cause of a skipped program: the child has no sketch with the program's decisions."""
 
 UNREADABLE = "unreadable program"
-"""Cause: the trace is none of its task's, or is of another TVM."""
+"""Cause of a skipped program: the trace does not belong to its task, or is from another version of TVM."""
 
 LIMITS = "thread or memory limits"
-"""Cause: every candidate near the program breaks a limit of the GPU's thread block."""
+"""Cause of a skipped program: every candidate near it breaks a limit of the GPU's thread block."""
 
 NEAREST = 64
-"""Candidates near a program that are considered; few break a limit once the nearest does not."""
+"""Candidates considered near a program; if the nearest one respects the limits, few others break them."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class _Opened:
 
 
 class ProgramAdapter:
-    """Programs of one task as programs of another (`compiler.structure.adapting`), replayed and checked.
+    """Adapts programs of one task to another (`compiler.structure.adapting`), replays and checks them.
 
-    A program that does not fit, because of the limits of a GPU's thread block, the code size on a CPU or
-    another postprocessor, is passed over; `skipped` counts how often, by cause. Opening a child takes TVM a
-    tenth of a second, replaying a candidate about 7 ms.
+    A program is skipped if it breaks the limits of a GPU's thread block, exceeds the code size on a CPU or
+    fails another postprocessor; `skipped` counts these programs by cause. TVM needs a tenth of a second to
+    open a child, and about 7 ms to replay a candidate.
     """
 
     def __init__(self, target: Target, space: DesignSpace) -> None:
@@ -68,13 +68,13 @@ class ProgramAdapter:
         self._known: dict[tuple[str, str], tuple[Sketch, Sequence[int]] | None] = {}
 
     def __call__(self, parent: Task, trace: str, child: Task) -> str | None:
-        """The nearest program of the child that is valid; None where there is none. See `donors.Adapt`."""
+        """The nearest valid program of the child; None if no candidate is valid. See `donors.Adapt`."""
         return next(self.variants(parent, trace, child), None)
 
     def variants(self, parent: Task, trace: str, child: Task) -> Iterator[str]:
-        """Yields traces of valid programs of the child, the nearest to the parent's program first, each once.
+        """Yields each trace of a valid program of the child once, the nearest to the parent's program first.
 
-        Yields nothing where none is valid; `skipped` then counts the cause of the nearest one.
+        Yields nothing if no program is valid; `skipped` then counts the cause of the nearest one.
         """
         read = self._read(parent, trace)
         if read is None:
@@ -86,7 +86,7 @@ class ProgramAdapter:
             self.skipped[NO_SKETCH] += 1
             return
         cause, seen = "", set[str]()
-        # Sketches of the same instructions first: decisions of others may stand for other loops.
+        # Sketches with the same instructions first: decisions of other sketches may mean other loops.
         for space in sorted(spaces, key=lambda space: space.sketch.counts != source.counts):
             choices = adapted_choices(source, values, space, NEAREST)
             kept = within_limits(Nest.of(space.sketch, space.values(choices)), self._limits)
@@ -104,7 +104,7 @@ class ProgramAdapter:
             self.skipped[cause or DUPLICATE] += 1
 
     def fits(self, parent: Task, trace: str, child: Task) -> bool:
-        """Whether the child has a sketch with the program's decisions. No template's are."""
+        """Whether the child has a sketch with the program's decisions. Templates never fit."""
         read = self._read(parent, trace)
         return read is not None and bool(self._spaces(read[0], child))
 
@@ -117,12 +117,12 @@ class ProgramAdapter:
         if key not in self._known:
             try:
                 self._known[key] = task_reading(parent.mod).sketches.read(trace)
-            except Exception:  # a trace that cannot be read, and TVM's errors for a task that cannot
+            except Exception:  # an unreadable trace, and TVM's errors for an unreadable task
                 self._known[key] = None
         return self._known[key]
 
     def _open(self, child: Task) -> _Opened | None:
-        """The child's sketches; None where it has none that can be read."""
+        """The child with its sketches; None if it has no sketch that can be read."""
         key = child.workload_hash
         if key not in self._opened:
             generator = self._space.generator(self._target)
@@ -132,7 +132,7 @@ class ProgramAdapter:
                 )
                 structure = task_reading(child.mod).structure
                 self._opened[key] = _Opened(context, read_spaces(context, structure, child.name))
-            except Exception:  # NoDesignSpaceError, or what TVM raises for loops that cannot be read
+            except Exception:  # NoDesignSpaceError, or TVM's errors for unreadable loops
                 self._opened[key] = None
         return self._opened[key]
 
@@ -144,9 +144,9 @@ class ProgramAdapter:
 class AdaptedPrograms:
     """Choice of starts (`donors.StartChoice`): the fastest programs of the parent, then variants of them.
 
-    `per_donor` programs of the parent come first, then as many of each other task that fits, the one with
-    the most similar loops first if `others` asks for them, and at last further variants of the parent's
-    fastest program.
+    `per_donor` programs of the parent come first. If `others` is set, as many programs of each other task
+    that fits come next, in the order of the similarity of their loops. Further variants of the parent's
+    fastest program come last.
     """
 
     def __init__(self, adapter: ProgramAdapter, *, per_donor: int = 2, others: bool = True) -> None:
@@ -173,16 +173,16 @@ class AdaptedPrograms:
 
 
 class AdaptedStarts(StartSource):
-    """Adapted programs of other tasks, which this task measures first."""
+    """Adapted programs of other tasks, which the task measures first."""
 
     def __init__(
         self, programs: Callable[[Task], Sequence[ReuseParent]], adapter: ProgramAdapter, count: int = 4
     ) -> None:
-        """Sets a source up.
+        """Creates a source.
 
         Args:
-            programs: programs of other tasks for a task, the most promising first.
-            count: starts of a task at most. Where there are fewer programs, variants of them follow.
+            programs: function from a task to programs of other tasks, the most promising first.
+            count: maximum number of starts of a task. Variants follow if the programs are fewer.
         """
         self._programs = programs
         self._adapter = adapter
@@ -194,7 +194,7 @@ class AdaptedStarts(StartSource):
         return [Start(trace) for trace in islice(self._all(programs, task), self._count)]
 
     def _all(self, programs: Sequence[ReuseParent], task: Task) -> Iterator[str]:
-        """The nearest variant of each program, then the next ones in turns; each trace once."""
+        """The nearest variant of each program, then the next variants in turn; each trace once."""
         seen: set[str] = set()
         waiting = [self._adapter.variants(program.task, program.trace, task) for program in programs]
         while waiting:
@@ -210,12 +210,12 @@ class AdaptedStarts(StartSource):
 
 
 def _nearest(child: Task, donors: Sequence[Donor]) -> list[Donor]:
-    """Donors with as many loops as the child, by the differences of the extents in powers of two."""
+    """Donors with as many loops as the child, ordered by the differences of the extents in powers of two."""
 
     def extents(task: Task) -> np.ndarray:
         try:
             anchor = task_reading(task.mod).structure.anchor
-        except Exception:  # TVM raises InternalError and others for loops that cannot be read
+        except Exception:  # TVM raises InternalError and others for unreadable loops
             anchor = None
         return np.log2(anchor.extents if anchor else ())
 

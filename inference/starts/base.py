@@ -1,4 +1,4 @@
-"""Interface of start sources: candidates that a search of a task begins with."""
+"""Interface of start sources, which provide the first candidates of a task's search."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ...compiler.task import Task
 
 @dataclass(frozen=True)
 class Start:
-    """One candidate to begin with."""
+    """One start candidate."""
 
     trace: str
-    """Canonical trace (JSON); one that does not replay on the task is passed over."""
+    """Canonical trace (JSON); a trace that does not replay on the task is skipped."""
     latency_s: float | None = None
-    """Latency in seconds on this device, inf for a failure; None where it is to be measured."""
+    """Latency in seconds on this device, inf for a failure; None for a candidate to be measured."""
     alone: bool = False
-    """Whether the task takes it as it is, without a search, unless it does not replay."""
+    """Whether the task uses the candidate without a search. If it does not replay, the task is searched."""
 
 
 class StartSource(ABC):
-    """Gives searches candidates to begin with, such as those of an earlier run or of a similar task."""
+    """Provides start candidates of searches, such as programs of an earlier run or of a similar task."""
 
     @abstractmethod
     def starts(self, task: Task) -> Sequence[Start]:
-        """Candidates that a task begins with.
+        """Start candidates of a task.
 
-        Those with a latency teach the search. Those without are measured before others: in the first round,
-        and in later ones where it has no room for all.
+        Candidates with a latency teach the search. Candidates without one are measured before others, in the
+        first round and, if it has no room for all, in later rounds.
         """

@@ -12,7 +12,7 @@ KNOWN = "known"
 
 @dataclass(frozen=True)
 class PretunedConfig:
-    """Searches with `starts` pretuned; conf/search/default.yaml says what each field means."""
+    """Settings of `starts=pretuned`; conf/search/default.yaml documents each field."""
 
     file: str | None = None
     similarity: float = 0.6

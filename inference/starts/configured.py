@@ -1,4 +1,4 @@
-"""Start sources that the settings of a search ask for, beside those that are always there."""
+"""Start sources that the settings of a search request, in addition to the ones that every run has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .registry import further_starts
 
 
 def has_templates(config: OneShotConfig, target: Target) -> bool:
-    """Whether a search measures templates on a target: those for CPUs with fused multiply-adds."""
+    """Whether a search measures templates on a target; they exist for CPUs with fused multiply-adds."""
     return bool(config.templates) and bool(target_instructions(target, *["float32"] * 3))
 
 
@@ -32,14 +32,14 @@ def asked_starts(
 ) -> list[StartSource]:
     """Start sources by `search.templates` and `search.starts`.
 
-    Where nothing is measured, a task takes its most promising template without a search: the closed form
-    rates templates better than the cost model does, which was trained on none.
+    If nothing is measured, a task uses its most promising template without a search. The closed form rates
+    templates better than the cost model, whose training data had no templates.
 
-    `here` says that programs run on this machine, whose register tiles may be measured, `alone` is entered
-    for it. `retune` takes nothing from the database, nor from the profile of register tiles. Raises
-    PretunedError.
+    `here` states that programs run on this machine, so that its register tiles may be measured; `alone` is
+    entered for these measurements. `retune` reads nothing from the database or from the profile of register
+    tiles. Raises PretunedError.
     """
-    # Imported where they are asked for: what they need takes most of a second.
+    # Imported on demand: the dependencies need most of a second to load.
     sources: list[StartSource] = []
     if has_templates(config, target):
         from ...dataset.measure.worker.light_profiler import LightProfiler

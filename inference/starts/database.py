@@ -1,4 +1,4 @@
-"""Start source over a tuning database: what earlier runs measured of the task on this device."""
+"""Start source over a tuning database: the task's measurements of earlier runs on this device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .base import Start, StartSource
 
 
 class DatabaseStarts(StartSource):
-    """Measured programs of a tuning database, which a search goes on from without measuring them again."""
+    """Measured programs of a tuning database. A search continues from them without measuring them again."""
 
     def __init__(self, database: TuningDatabase) -> None:
         self._database = database
@@ -28,5 +28,5 @@ class DatabaseStarts(StartSource):
 def no_further_starts(
     config: OneShotConfig, target: Target, database: TuningDatabase, retune: bool
 ) -> list[StartSource]:
-    """No start sources in addition to those of the database, which a run always has."""
+    """No start sources in addition to the database, which every run has."""
     return []

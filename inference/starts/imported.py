@@ -1,4 +1,4 @@
-"""Start source over imported bundles: what another device found, which this one measures first."""
+"""Start source over imported bundles: programs found on another device, which this one measures first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .base import Start, StartSource
 
 
 class ImportedStarts(StartSource):
-    """Candidates that `foretune bundle import adapt=true` put beside a tuning database, without latencies."""
+    """Candidates, without latencies, that `foretune bundle import adapt=true` puts next to a database."""
 
     def __init__(self, database: TuningDatabase) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Start candidates of the tasks of a run: which a round begins with, and which wait for later rounds."""
+"""Start candidates of the tasks of a run: the first ones of each round, and those left for later rounds."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ from .base import StartSource
 _GIVEN = 0.5
 """Share of a round for candidates of start sources, such as templates.
 
-A child has adapted programs besides. With half as many templates, large products of BERT-base on AVX2 were
-1.05 to 1.4 times as slow.
+A child has adapted programs in addition. With half as many templates, large products of BERT-base on AVX2
+had 1.05 to 1.4 times the latency.
 """
 
 
 class StartQueue:
-    """Candidates of the start sources that no round has begun with yet."""
+    """Candidates of the start sources that no round has measured yet."""
 
     def __init__(self, sources: Sequence[StartSource]) -> None:
-        """`sources` give a task candidates whenever a searcher opens it."""
+        """`sources` provide the candidates of a task whenever a searcher opens it."""
         self._sources = sources
         self._templates: dict[str, list[str]] = {}  # of alternatives, by workload hash
         self._waiting: dict[str, list[str]] = {}  # starts for later rounds, by workload hash
 
     def take(self, planned: Round, learned: dict[str, float], *, opens: bool) -> tuple[Round, list[str]]:
-        """The round as it is asked for, and the start candidates that it measures first.
+        """The round to request, and the start candidates that it measures first.
 
-        Starts that the round has no room for come in later ones, but a child's short round drops them.
+        Starts for which the round has no room come in later rounds, except that a child's short round drops
+        them.
 
         Args:
             planned: the round of the planner.
-            learned: latencies in seconds by trace that the searcher is told; takes those of the sources.
-            opens: whether the searcher does not know the task yet.
+            learned: latencies in seconds by trace that the searcher learns; latencies of the sources are
+                added.
+            opens: whether the task is new to the searcher.
         """
         search = planned.search
         workload = search.task.workload_hash
@@ -44,7 +46,7 @@ class StartQueue:
         if opens:
             planned, given = self._with_sources(planned, learned, given)
         if given and search.is_alternative and planned.budget.search:
-            # Its templates decide on an alternative: searches found faster programs of few.
+            # Templates alone decide on an alternative: searches found faster programs for few of them.
             self._templates[workload] = given
             given = self._worthwhile(planned, given)
             planned = replace(
@@ -56,20 +58,20 @@ class StartQueue:
                 is_child=False,
             )
         room = planned.budget.measured
-        # A search has programs of its own that are to be measured, too.
+        # A search also has programs of its own to measure.
         most = math.ceil(_GIVEN * room) if planned.budget.search else max(0, room - len(planned.starts))
         if planned.budget.quick or not planned.is_child:
             self._waiting[workload] = given[most:]
         return planned, given[:most]
 
     def put_back(self, workload: str, starts: Sequence[str]) -> None:
-        """Takes back the start candidates of a round that was lost, which the next one begins with."""
+        """Returns the start candidates of a lost round to the queue; the next round begins with them."""
         self._waiting.setdefault(workload, [])[:0] = starts
 
     def _with_sources(
         self, planned: Round, learned: dict[str, float], given: list[str]
     ) -> tuple[Round, list[str]]:
-        """The round and its start candidates with those of the sources; adds known latencies to `learned`."""
+        """The round and its start candidates, the sources' included; adds known latencies to `learned`."""
         search = planned.search
         for start in (start for source in self._sources for start in source.starts(search.task)):
             if start.latency_s is not None:
@@ -81,9 +83,10 @@ class StartQueue:
         return planned, given
 
     def _worthwhile(self, planned: Round, given: list[str]) -> list[str]:
-        """Templates of an alternative to measure: the one that was the fastest on the same loops, if known.
+        """Templates of an alternative to measure: the fastest template on the same loops, if known.
 
-        Templates of the same loops are the same ones in the same order, whatever the element-wise steps.
+        Tasks with the same loops have the same templates in the same order, whatever their element-wise
+        steps.
         """
         if (like := planned.like) is not None:
             theirs = self._templates.get(like.task.workload_hash, [])

@@ -1,4 +1,4 @@
-"""Start source over hardware-native templates, which compete with the programs that the search finds."""
+"""Start source of hardware-native templates, which compete with the programs that the search finds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TemplateStarts(StartSource):
         *,
         alone: bool = False,
     ) -> None:
-        """`count` templates of a task at most; see `template_traces`. `alone` takes one without a search."""
+        """At most `count` templates of a task; see `template_traces`. `alone` uses one without a search."""
         self._target = target
         self._hardware = hardware
         self._count = count
@@ -39,7 +39,7 @@ class TemplateStarts(StartSource):
         self._alone = alone
 
     def starts(self, task: Task) -> Sequence[Start]:
-        """See StartSource; a task that no template fits, or whose sums may overflow, has none."""
+        """See StartSource; a task that no template fits, or whose sums may overflow, has no starts."""
         try:
             traces = template_traces(
                 task.mod, self._target, self._hardware, self._count, self._profiler, self._margin

@@ -1,1 +1,1 @@
-"""Advice to the designer of a network: activations, widths and 1x1 convolutions by their measured cost."""
+"""Advice to the designer of a network: measured costs of activations, widths and 1x1 convolutions."""

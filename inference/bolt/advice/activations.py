@@ -15,7 +15,7 @@ NONE = "none"
 """Name for no activation."""
 
 Activation = Callable[[te.Tensor], te.Tensor]
-"""Makes the activated tensor of one of any shape."""
+"""Applies the activation to a tensor of any shape."""
 
 
 class UnknownActivationError(UserError, ValueError):
@@ -27,12 +27,12 @@ def _identity(x: te.Tensor) -> te.Tensor:
 
 
 def _step(name: str, x: te.Tensor) -> te.Tensor:
-    """A step that operators may have in their epilogue."""
+    """A step that the epilogue of operators supports."""
     return fuse(x, name, ())[1]
 
 
 def _shifted_relu6(x: te.Tensor) -> te.Tensor:
-    """min(max(x + 3, 0), 6), step by step as the import of PyTorch's Hardswish gives it."""
+    """min(max(x + 3, 0), 6), with the same steps as the import of PyTorch's Hardswish."""
     shifted = topi.add(x, tirx.const(3.0, x.dtype))
     return topi.clip(topi.clip(shifted, 0.0, math.inf), -math.inf, 6.0)
 
@@ -46,7 +46,7 @@ def _hardsigmoid(x: te.Tensor) -> te.Tensor:
 
 
 def _softplus(x: te.Tensor) -> te.Tensor:
-    """max(x, 0) - log(sigmoid(|x|)), which is log(1 + exp(x)) and overflows nowhere.
+    """max(x, 0) - log(sigmoid(|x|)), which equals log(1 + exp(x)) and never overflows.
 
     MetaSchedule inlines a sigmoid into the loops of a layer, but no exponential function.
     """
@@ -66,18 +66,18 @@ ACTIVATIONS: Mapping[str, Activation] = {
     "gelu": partial(_step, "gelu"),
     "softplus": _softplus,
 }
-"""Activations by name. Those of PyTorch give the same TIR as its import, except Softplus: the import leaves
-PyTorch's outside the task of the layer."""
+"""Activations by name. They have the same TIR as the import of PyTorch's activations, except Softplus: the
+import leaves PyTorch's Softplus outside the task of the layer."""
 
 DEFAULT = (NONE, "relu", "relu6", "hardswish", "sigmoid", "silu", "gelu", "softplus")
-"""Activations that advice is given on by default."""
+"""Activations that the advice compares by default."""
 
 APART = ("softplus",)
-"""Activations that the import of PyTorch's does not fuse behind a layer."""
+"""Activations that the import from PyTorch does not fuse into the preceding layer."""
 
 
 def check_activations(names: Sequence[str]) -> None:
-    """Raises UnknownActivationError for a name that is none of ACTIVATIONS."""
+    """Raises UnknownActivationError for a name that is not in ACTIVATIONS."""
     for name in names:
         if name not in ACTIVATIONS:
             raise UnknownActivationError(

@@ -1,4 +1,4 @@
-"""Channels that miss a whole vector, and layers with whole ones (Bolt sections 3.2.3 and 3.3)."""
+"""Channels that do not fill whole vectors, and layers with aligned channels (Bolt sections 3.2.3 and 3.3)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ....dataset.hardware import Hardware
 from .layers import Layer, Variant
 
 _ACCESS_BITS = 128
-"""Widest load and store of a GPU (section 3.2.3): eight values of float16, four of float32."""
+"""Bits of a GPU's widest load and store (section 3.2.3): eight values of float16, four of float32."""
 
 UP, DOWN = "up", "down"
 
 WIDTHS = ("in_channels", "out_channels", "in_features", "out_features")
-"""Fields of an operator that are widths of the network."""
+"""Fields of an operator that hold widths of the network."""
 
 
 @dataclass(frozen=True)
@@ -32,22 +32,22 @@ class Aligned:
     direction: str
     """UP or DOWN."""
     widths: tuple[str, ...]
-    """Settings that differ from the layer's."""
+    """Names of the settings that differ from the layer's."""
     variant: Variant
 
 
 def alignment(target: Target, hardware: Hardware, dtype: str) -> int:
-    """Values that widths should be multiples of: a vector of the CPU, the widest access of a GPU."""
+    """Width unit in values, the CPU's vector or the GPU's widest access; widths should be multiples of it."""
     bits = hardware.vector_bits if is_cpu(target) else _ACCESS_BITS
     return max(1, bits // data_type(dtype).bits)
 
 
 def misaligned(settings: OperatorSettings, unit: int, data_too: bool) -> tuple[str, ...]:
-    """Widths of an operator that are no multiple of `unit`; none for operators with groups.
+    """Widths of an operator that are not multiples of `unit`; operators with groups have none.
 
-    Without `data_too`, a width of the data below one unit is left as it is. It is that of
-    the image at the network's entrance, which a CPU reads one value at a time: a wider one costs what it
-    adds.
+    Unless `data_too` is set, a width of the input data below one unit stays unchanged. It belongs to the
+    image at the network's entrance. A CPU reads this image one value at a time, so that each added
+    value costs time.
     """
     if not isinstance(settings, (Conv2d, DepthwiseConv2d, Dense)):
         return ()
@@ -58,10 +58,10 @@ def misaligned(settings: OperatorSettings, unit: int, data_too: bool) -> tuple[s
 
 
 def aligned(layer: Layer, unit: int, data_too: bool) -> list[Aligned]:
-    """The layer with all misaligned widths rounded up, and down; none where all are aligned.
+    """The layer with all misaligned widths rounded up, and rounded down; empty if all widths are aligned.
 
-    Widths of both sides change together, since a network's neighbouring layers share them. There is no layer
-    rounded down where a width would be nothing.
+    Input and output widths change together, because neighbouring layers of a network share them. The layer
+    rounded down is missing if one of its widths would be zero.
     """
     settings = layer.variant.settings
     names = misaligned(settings, unit, data_too)
@@ -75,5 +75,5 @@ def aligned(layer: Layer, unit: int, data_too: bool) -> list[Aligned]:
 
 
 def rounded(width: int, unit: int, direction: str) -> int:
-    """The next multiple of `unit` in a direction: 24 is 32 up and 16 down by 16."""
+    """The next multiple of `unit` in a direction: for the unit 16, 24 becomes 32 up and 16 down."""
     return (-(-width // unit) if direction == UP else width // unit) * unit

@@ -1,4 +1,4 @@
-"""Advice on a network: what its designer may exchange, widen or add, and what that takes or saves."""
+"""Advice on a network: parts that its designer may exchange, widen or add, and their effect on latency."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from .layers import Layer, Variant
 
 @dataclass(frozen=True)
 class LayerCosts:
-    """One layer with other activations. Seconds are of one call."""
+    """One layer with other activations. Seconds are per call."""
 
     layer: str
     task: str
     weight: int
     """Calls in one run of the network."""
     activation: str
-    """Activation that the network has."""
+    """Activation of the layer in the network."""
     own_s: float
-    """Latency of the layer as it is."""
+    """Latency of the layer with its own activation."""
     extra_s: dict[str, float]
-    """Seconds that each activation takes beyond the own one; negative where it saves some."""
+    """Seconds that each activation adds compared with the layer's own; negative if it is faster."""
 
 
 @dataclass(frozen=True)
 class ActivationAdvice:
-    """One activation in all layers of the network that have one."""
+    """One activation in all layers of the network that have an activation."""
 
     name: str
     calls: int
-    """Layers of the network that have it now, each as often as it is called."""
+    """Calls of layers that have this activation now, in one run of the network."""
     extra_s: float
-    """Seconds that a run of the network takes more with it in `layers`; negative where it takes less."""
+    """Seconds that it adds to a run of the network if `layers` use it; negative if the run is faster."""
     share: float
     """The same as a share of the network's latency."""
     layers: int
-    """Layers, of those with an activation, of which a program runs with it."""
+    """Number of layers with an activation that have a program which runs with this one."""
     of: int
     """Layers with an activation."""
 
     @property
     def everywhere(self) -> bool:
-        """Whether the seconds are of all layers with an activation."""
+        """Whether the seconds cover all layers with an activation."""
         return self.layers == self.of
 
 
 @dataclass(frozen=True)
 class AlignmentAdvice:
-    """One layer with aligned widths. Seconds are of one run of the network, all calls of the layer."""
+    """One layer with aligned widths. Seconds are per run of the network, for all calls of the layer."""
 
     layer: str
     task: str
@@ -62,21 +62,21 @@ class AlignmentAdvice:
     direction: str
     """"up" or "down"."""
     widths: dict[str, tuple[int, int]]
-    """Width that the layer has, and the aligned one, by setting."""
+    """Width of the layer and aligned width, by setting."""
     own_s: float
     aligned_s: float
     share: float
-    """Share of the network's latency that it saves; negative where it takes more."""
+    """Saving as a share of the network's latency; negative if the aligned layer is slower."""
 
     @property
     def saved_s(self) -> float:
-        """Seconds of a run that the aligned layer saves."""
+        """Seconds that the aligned layer saves in a run."""
         return self.own_s - self.aligned_s
 
 
 @dataclass(frozen=True)
 class DeepeningAdvice:
-    """A 1x1 convolution behind one layer. Seconds are of one run of the network, all calls of the layer."""
+    """A 1x1 convolution after one layer. Seconds are per run of the network, for all calls of the layer."""
 
     layer: str
     task: str
@@ -84,33 +84,33 @@ class DeepeningAdvice:
     channels: int
     extra_s: float
     share: float
-    """Share of the network's latency that it takes."""
+    """Added latency as a share of the network's latency."""
     parameters: int
-    """Weights and biases that it adds, for all calls."""
+    """Weights and biases that it adds, over all calls."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Advice on one network. The lists are sorted, the most worth while first."""
+    """Advice on one network. The lists are sorted by benefit, the most worthwhile first."""
 
     network: str
     target: str
     hardware: str
     measured: bool
-    """Whether the device told the latencies, or a cost model."""
+    """Whether the device measured the latencies; otherwise a cost model predicted them."""
     checkpoint: str
-    """Cost model that predicted them, "" where they are measured."""
+    """Name of the cost model that predicted the latencies; "" if they are measured."""
     network_s: float
-    """Latencies of all tasks, times their weights."""
+    """Sum of the latencies of all tasks times their weights."""
     tasks: int
     unknown: list[str]
-    """Tasks of which no latency is known; the network's latency lacks them."""
+    """Tasks without a known latency, which `network_s` excludes."""
     layers: int
-    """Tasks that are layers which can be built otherwise."""
+    """Number of tasks that are layers which can be built differently."""
     sources: dict[str, int]
-    """Tasks by where their program comes from."""
+    """Number of tasks by origin of their program."""
     alignment: int
-    """Values that widths should be multiples of."""
+    """Width unit in values; widths should be multiples of it."""
     nearly_free: float
     """Share of the network's latency up to which a 1x1 convolution counts as nearly free."""
     activations: list[ActivationAdvice]
@@ -125,7 +125,7 @@ class Advice:
 
 
 def layer_costs(layer: Layer, costs: Mapping[str, Cost]) -> LayerCosts | None:
-    """A layer with its costs by activation; None where no program of its own ran."""
+    """A layer with its costs by activation; None if none of its own programs ran."""
     activation = layer.variant.activation
     if activation not in costs:
         return None
@@ -142,9 +142,9 @@ def layer_costs(layer: Layer, costs: Mapping[str, Cost]) -> LayerCosts | None:
 def activation_advice(
     names: Sequence[str], layers: Sequence[LayerCosts], network_s: float
 ) -> list[ActivationAdvice]:
-    """Advice on each activation, the cheapest first, those that few layers run with last.
+    """Advice on each activation, the cheapest first; activations that few layers run with come last.
 
-    There is none without a layer that has an activation.
+    The list is empty if no layer has an activation.
     """
     calls: defaultdict[str, int] = defaultdict(int)
     for layer in layers:
@@ -162,7 +162,7 @@ def activation_advice(
 def alignment_advice(
     layers: Sequence[tuple[Layer, Aligned, Task]], latencies: Mapping[str, Latency], network_s: float
 ) -> list[AlignmentAdvice]:
-    """Advice on each layer and direction whose latencies are known, the largest saving first."""
+    """Advice on each layer and direction with known latencies, the largest saving first."""
     advice = []
     for layer, aligned, task in layers:
         own, other = latencies.get(layer.task.workload_hash), latencies.get(task.workload_hash)
@@ -188,7 +188,7 @@ def alignment_advice(
 def deepening_advice(
     layers: Sequence[tuple[Layer, Variant, Task]], latencies: Mapping[str, Latency], network_s: float
 ) -> list[DeepeningAdvice]:
-    """Advice on each 1x1 convolution whose latency is known, the cheapest first."""
+    """Advice on each 1x1 convolution with a known latency, the cheapest first."""
     advice = []
     for layer, variant, task in layers:
         latency = latencies.get(task.workload_hash)

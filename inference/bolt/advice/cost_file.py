@@ -1,4 +1,4 @@
-"""Costs of activations kept in a file, so that a run that was stopped goes on."""
+"""Costs of activations stored in a file, from which a run continues after an interruption."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ...database.folder import append_notes, drop_unfinished_line, read_notes
 from .exchange import Cost
 
 KEPT_FILE = "activations.jsonl"
-"""Name of the file beside the advice."""
+"""Name of the file, which is stored next to the advice."""
 
 
 class KeptCosts:
-    """Costs of activations by layer, appended to a file as they are measured."""
+    """Costs of activations by layer, appended to a file with each measurement."""
 
     def __init__(self, path: Path | None, conditions: Mapping[str, object]) -> None:
-        """`conditions` are what costs depend on beside the layer's programs; those under others do not count.
+        """`conditions` influence costs in addition to a layer's programs. Costs under others are ignored.
 
-        Without a path nothing outlives the run.
-        A layer is known by its task and programs together, since other programs have other costs.
+        Without a path, the costs are lost at the end of the run. Task and programs together identify a layer,
+        because other programs have other costs.
         """
         self._path = path
         self._conditions = dict(conditions)
@@ -35,16 +35,16 @@ class KeptCosts:
                 self._take(note["layer"], note["asked"], costs)
 
     def costs(self, layer: str, names: Sequence[str]) -> dict[str, Cost] | None:
-        """Costs of a layer's activations that were kept; None where one of the names was not asked for.
+        """Stored costs of a layer's activations; None if one of the names has not been requested before.
 
-        A name without a cost is one that no program runs with.
+        A name without a cost is an activation that no program runs with.
         """
         if not set(names) <= self._asked.get(layer, set()):
             return None
         return self._costs[layer]
 
     def keep(self, layer: str, names: Sequence[str], costs: Mapping[str, Cost]) -> None:
-        """Adds the costs of a layer, of which those of `names` were asked for."""
+        """Adds the costs of a layer; `names` are the requested activations."""
         kept = {name: asdict(cost) for name, cost in costs.items()}
         note = {"layer": layer, "conditions": self._conditions, "asked": [*names], "costs": kept}
         if self._path is not None:
@@ -53,6 +53,6 @@ class KeptCosts:
         self._take(layer, names, costs)
 
     def _take(self, layer: str, names: Sequence[str], costs: Mapping[str, Cost]) -> None:
-        """Takes a layer's costs; later ones replace earlier ones."""
+        """Stores a layer's costs in memory; later costs replace earlier ones."""
         self._costs[layer] = dict(costs)
         self._asked[layer] = set(names)

@@ -1,4 +1,4 @@
-"""1x1 convolutions behind those of a network (Bolt section 3.3, second principle; section 4.3)."""
+"""1x1 convolutions after those of a network (Bolt section 3.3, second principle; section 4.3)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from .layers import Layer, Variant
 
 
 def deepened(layer: Layer) -> Variant | None:
-    """The 1x1 convolution that may follow a 2-D convolution; None behind any other layer.
+    """The 1x1 convolution that may follow a 2-D convolution; None for any other layer.
 
-    It has as many channels in and out as the layer has out, a stride of 1, no padding (section 4.3), a bias
-    and the layer's activation.
+    Its numbers of input and output channels are the layer's number of output channels. It has a stride of 1,
+    no padding (section 4.3), a bias and the layer's activation.
     """
     settings = layer.variant.settings
     if not isinstance(settings, ImageConvolution):

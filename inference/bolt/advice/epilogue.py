@@ -19,24 +19,24 @@ from tvm.tirx import BufferStore
 from .activations import ACTIVATIONS, NONE
 
 Signature = tuple[str, ...]
-"""Values that the blocks of an epilogue store, one text each, with names for the tensors that they read."""
+"""Values that the blocks of an epilogue store, one text per block, with names for the tensors it reads."""
 
 
 @dataclass(frozen=True)
 class OperatorEpilogue:
-    """Element-wise steps behind an operator."""
+    """Element-wise steps after an operator."""
 
     added: str
-    """Steps that add an input, as `OperatorSettings.epilogue` names them: "none", "bias", "bias_add", ..."""
+    """Steps that add an input, named as in `OperatorSettings.epilogue`: "none", "bias", "bias_add", ..."""
     activation: str
     """One of ACTIVATIONS."""
 
 
 def read_epilogue(mod: tvm.IRModule) -> OperatorEpilogue | None:
-    """The epilogue of an unscheduled `main`; None where it has other steps, or no reduction.
+    """The epilogue of an unscheduled `main`; None if it has other steps or no reduction.
 
-    Steps are known by the values that they store. What is added behind the activation, such as a residual,
-    makes other steps.
+    The values that steps store identify them. An input that is added after the activation, such as a
+    residual, counts as another step.
     """
     anchor = find_anchor_sblock(mod)
     if anchor is None:
@@ -69,14 +69,14 @@ def _known() -> Mapping[Signature, str]:
 
 
 def _blocks(func: tirx.PrimFunc) -> list[SBlock]:
-    """Blocks that compute something, in their order."""
+    """Blocks that compute values, in their order."""
     found: list[SBlock] = []
     tvm_ffi.structural_walk(func.body, (SBlock, found.append))
     return [block for block in found if block.writes]
 
 
 def _added(block: SBlock, current: Any, inputs: set[Any]) -> str:
-    """The step that adds an input of the function to `current`; "" for another block."""
+    """The step that adds an input of the function to `current`; "" for a block of another kind."""
     value = _stored(block)
     if not isinstance(value, tirx.Add):
         return ""
@@ -89,7 +89,7 @@ def _added(block: SBlock, current: Any, inputs: set[Any]) -> str:
 
 
 def _signature(blocks: Sequence[SBlock], start: Any) -> Signature:
-    """The values that blocks store, with `x` for the tensor `start` and t0, t1, ... for what they make."""
+    """The values that blocks store; `x` names the tensor `start`, and t0, t1, ... the blocks' outputs."""
     names = {start: "x"}
     values = []
     for number, block in enumerate(blocks):
@@ -99,12 +99,12 @@ def _signature(blocks: Sequence[SBlock], start: Any) -> Signature:
 
 
 def _stored(block: SBlock) -> Any:
-    """The value that a block without a reduction stores; None for another block."""
+    """The value that a block without a reduction stores; None for a block of another kind."""
     return block.body.value if isinstance(block.body, BufferStore) and block.init is None else None
 
 
 def _text(value: Any, names: Mapping[Any, str]) -> str:
-    """An expression without the places that it reads; "?" for a tensor without a name."""
+    """An expression without the indices that it reads; "?" for a tensor without a name."""
     if isinstance(value, TensorLoad):
         return names.get(value.source, "?")
     if isinstance(value, Call):

@@ -1,7 +1,7 @@
-"""Exchange of a layer's activation: the same programs, with another activation behind them.
+"""Exchange of a layer's activation: the same programs, followed by another activation.
 
-A search finds another program for each activation, by chance a better one. Only the same tiles and loops tell
-the cost of the activation, which is a small part of the layer's.
+A search finds a different program for each activation, and chance can make one better. The cost of an
+activation is a small part of the layer's latency, so that only equal tiles and loops reveal it.
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ from .layers import Layer
 
 @dataclass(frozen=True)
 class Cost:
-    """Latencies of a layer with its own activation and with another one, by the same programs."""
+    """Latencies of a layer with its own activation and with another one, in the same programs."""
 
     own_s: float
     other_s: float
-    """Each is that of the fastest of the programs that run with both."""
+    """Both latencies are the lowest among the programs that run with both activations."""
     programs: int
-    """Programs that run with both."""
+    """Number of programs that run with both activations."""
 
 
 class Exchange:
-    """Gives programs of a task the activation of another task, which differs in nothing else."""
+    """Transfers programs of a task to another task that differs in its activation only."""
 
     def __init__(
         self, target: Target, hardware: Hardware | None, space: DesignSpace, templates: int = 8
     ) -> None:
-        """Sets an exchange up.
+        """Creates an exchange.
 
         Args:
-            space: design space whose postprocessors the programs go through.
-            templates: templates of a task that a program is looked for among, the most promising first.
+            space: design space whose postprocessors check the programs.
+            templates: number of templates of a task among which a program is looked up, the most promising
+                first.
         """
         self._target = target
         self._hardware = hardware
@@ -57,7 +58,7 @@ class Exchange:
         self._adapter = ProgramAdapter(target, space)
 
     def programs(self, own: Task, traces: Sequence[str], other: Task) -> list[str | None]:
-        """Trace of `other` for each trace of `own`; None for a program that `other` has none like."""
+        """Trace of `other` for each trace of `own`; None for a program without an equivalent in `other`."""
         found = [self._adapter(own, trace, other) for trace in traces]
         if None in found:
             templates = {trace: template for template, trace in self._templates(own)}
@@ -68,7 +69,7 @@ class Exchange:
         return found
 
     def context(self, task: Task) -> ms.TuneContext:
-        """Context in which programs of the task are replayed."""
+        """Context that replays programs of the task."""
         generator = self._space.generator(self._target)
         return make_tune_context(task.mod, self._target, seed=0, name=task.name, space=generator, threads=1)
 
@@ -83,10 +84,10 @@ class Exchange:
 def activation_costs(
     layer: Layer, names: Sequence[str], traces: Sequence[str], exchange: Exchange, source: LatencySource
 ) -> dict[str, Cost]:
-    """Cost of each activation in place of the layer's own, by name; none for one that no program has.
+    """Cost of each activation instead of the layer's own, by name; an activation without a program is absent.
 
-    `traces` are programs of `layer.task`. All programs are timed under the same conditions, those with the
-    layer's own activation among them.
+    `traces` are programs of `layer.task`. All programs are timed under the same conditions, including the
+    programs with the layer's own activation.
     """
     every = [layer.variant.activation, *(name for name in names if name != layer.variant.activation)]
     tasks = [layer.changed(replace(layer.variant, activation=name)) for name in every]

@@ -1,4 +1,4 @@
-"""Interface of what tells latencies of tasks and of programs: a device, or a cost model."""
+"""Interface of latency sources for tasks and programs: a device, or a cost model."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ...reuse.parent import ReuseParent
 
 TUNED, SEARCHED, TEMPLATE = "tuning database", "short search", "template"
 UNTUNED, PREDICTED = "no schedule", "predicted"
-"""Sources of a latency."""
+"""Origins of a latency."""
 
 OnProgress = Callable[[str, float], None]
-"""Hears the name of a task that is done, and the share of all that is done, in [0, 1]."""
+"""Receives the name of a finished task, and the finished share of all tasks in [0, 1]."""
 
 
 @dataclass(frozen=True)
 class Latency:
-    """Seconds of one call of a task by its best program."""
+    """Seconds of one call of a task with its best program."""
 
     seconds: float
     source: str
-    """Where the program comes from, such as TUNED or SEARCHED."""
+    """Origin of the program, such as TUNED or SEARCHED."""
 
 
 @dataclass(frozen=True, eq=False)
 class TaskPrograms:
-    """Programs of one task, with the context that they were made in."""
+    """Programs of one task, with the context in which they were made."""
 
     task: Task
     context: ms.TuneContext
@@ -38,12 +38,12 @@ class TaskPrograms:
 
 
 class LatencySource(ABC):
-    """Tells latencies of tasks by their best programs, and of given programs."""
+    """Provides latencies of tasks with their best programs, and latencies of given programs."""
 
     measured: bool
-    """Whether a device tells them."""
+    """Whether a device measures the latencies."""
     checkpoint: str
-    """Name of the cost model that predicts them, "" where a device tells them."""
+    """Name of the cost model that predicts the latencies; "" if a device measures them."""
 
     @abstractmethod
     def best(
@@ -52,15 +52,15 @@ class LatencySource(ABC):
         parents: Mapping[str, Sequence[ReuseParent]],
         on_progress: OnProgress,
     ) -> dict[str, Latency]:
-        """Latency of each task by workload hash; none for a task of which no program is known or runs.
+        """Latency of each task by workload hash. A task without a known program that runs is absent.
 
-        `parents` are programs of other tasks that the search of a task begins with, by workload hash.
+        `parents` are programs of other tasks from which the search of a task starts, by workload hash.
         """
 
     @abstractmethod
     def fastest(self, task: Task, most: int) -> list[str]:
-        """Canonical traces of a task that `best` has told of, the fastest first, `most` at most."""
+        """Up to `most` canonical traces of a task whose latency `best` has returned, the fastest first."""
 
     @abstractmethod
     def latencies_s(self, programs: Sequence[TaskPrograms]) -> list[list[float]]:
-        """Seconds of each program of each task, all under the same conditions; inf for one that fails."""
+        """Seconds of each program of each task, all under the same conditions; inf for a failed program."""

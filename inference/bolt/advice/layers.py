@@ -19,14 +19,14 @@ from .epilogue import read_epilogue
 
 @dataclass(frozen=True)
 class Variant:
-    """A layer as it may be built: the operator with what is added behind it, then an activation."""
+    """One form of a layer: the operator with the inputs added to its output, then an activation."""
 
     settings: OperatorSettings
     activation: str = NONE
     """One of ACTIVATIONS."""
 
     def task(self, name: str, weight: int = 0) -> Task:
-        """The layer as a task, which has the same TIR as the import of a network that has it."""
+        """The layer as a task, with the same TIR as the import of a network that contains it."""
         then = None if self.activation == NONE else ACTIVATIONS[self.activation]
         mod = as_task_module(self.settings.prim_func(then))
         return Task(
@@ -45,21 +45,21 @@ class Layer:
     """A convolution or product of a network."""
 
     of_network: Task
-    """Task of the network."""
+    """Task of the layer in the network."""
     variant: Variant
-    """The layer as the network has it."""
+    """Form of the layer in the network."""
 
     @cached_property
     def task(self) -> Task:
-        """The layer as it is built from its settings.
+        """The layer built from its settings.
 
-        It is the network's own task, with its workload hash, unless the network has the data in more axes,
+        This is the network's own task, with its workload hash, unless the network has the data in more axes,
         as transformers do.
         """
         return self.variant.task(self.of_network.name, self.of_network.weight)
 
     def changed(self, variant: Variant) -> Task:
-        """The layer built in another way, with the weight that it has in the network."""
+        """The layer in another form, with its weight in the network."""
         return variant.task(self.of_network.name, self.of_network.weight)
 
     @property
@@ -78,10 +78,10 @@ class Layer:
 
 
 def read_layers(tasks: Sequence[Task]) -> list[Layer]:
-    """Layers among the tasks of a network, in their order.
+    """Layers among the tasks of a network, in the order of the tasks.
 
-    Left out are operators other than convolutions and linear layers, data types that no operator has, and
-    epilogues of other steps (`read_epilogue`).
+    Excluded are operators other than convolutions and linear layers, data types that no operator supports,
+    and epilogues with other steps (`read_epilogue`).
     """
     return [layer for task in tasks if (layer := _read(task)) is not None]
 
@@ -96,7 +96,7 @@ def _read(task: Task) -> Layer | None:
     try:
         plain = operator.from_dict(task.settings)
         settings = replace(plain, epilogue=epilogue.added)
-    except SettingsError:  # a data type, or inputs added in an order, that the operator does not know
+    except SettingsError:  # a data type, or an order of added inputs, that the operator does not support
         return None
     return Layer(task, Variant(settings, epilogue.activation))
 

@@ -1,4 +1,4 @@
-"""Latencies measured on a device: of schedules in a tuning database, or of a short search beside it."""
+"""Latencies measured on a device, from schedules in a tuning database or from an additional short search."""
 
 from __future__ import annotations
 
@@ -32,18 +32,19 @@ from ...workers.workforce import Workforce
 from .latencies import SEARCHED, TEMPLATE, TUNED, UNTUNED, Latency, LatencySource, OnProgress, TaskPrograms
 
 TURNS = 3
-"""Times that programs which are compared are measured, in turns."""
+"""Number of times that compared programs are measured, in turns."""
 
 ADAPTED = 4
-"""Programs of another task that a search begins with."""
+"""Programs of another task from which a search starts."""
 
 
 class MeasuredLatencies(LatencySource):
-    """Latencies on a device; a context manager that ends the processes.
+    """Latencies on a device; a context manager that ends the worker processes.
 
-    A task with a schedule in the user's tuning database, which is read alone, has its latency there. Others
-    are searched for a short time. What that finds is kept in a database of its own, since a later tuning run
-    would take tasks of a short search for tuned ones; a restart goes on from there.
+    The user's tuning database, which is only read, gives the latency of a task that has a schedule there. The
+    other tasks are searched for a short time. The programs found are stored in a separate database, from
+    which a restarted run continues. In the user's database, a later tuning run would take these tasks for
+    tuned.
     """
 
     measured = True
@@ -60,13 +61,13 @@ class MeasuredLatencies(LatencySource):
         tuned: Path,
         own: Path,
     ) -> None:
-        """`tuned` is the folder of the user's database, `own` that of what short searches find."""
+        """`tuned` is the folder of the user's database, `own` the folder of the short searches' database."""
         self._target = target
         self._stack = ExitStack()
         self._workforce = Workforce(target, search, checkpoint, executor, measure, workers)
         self._stack.callback(self._workforce.close)
         try:
-            self._workforce.fit()  # so that a bad checkpoint is an error even if all layers are measured
+            self._workforce.fit()  # a bad checkpoint is an error even if all layers are already measured
             hardware = self._workforce.hardware()
             self._tuned = self._stack.enter_context(snapshot(tuned, target, hardware))
             self._own = TuningDatabase(own, target, hardware)
@@ -76,7 +77,7 @@ class MeasuredLatencies(LatencySource):
 
     @property
     def hardware(self) -> Hardware:
-        """The device, without measured figures before a process has started."""
+        """The device, without measured figures until a process has started."""
         return self._workforce.hardware()
 
     def __enter__(self) -> Self:
@@ -93,11 +94,11 @@ class MeasuredLatencies(LatencySource):
         parents: Mapping[str, Sequence[ReuseParent]],
         on_progress: OnProgress,
     ) -> dict[str, Latency]:
-        """See LatencySource. A task without a reduction is measured without a schedule, too."""
+        """See LatencySource. A task without a reduction is also measured without a schedule."""
         found: dict[str, Latency] = {}
         searched = []
         for task in tasks:
-            # Of a run that was stopped, the database may have the latency of naive loops alone.
+            # After an interrupted run, the database may have only the latency of naive loops.
             was_searched = bool(self._tuned.notes.ended(task))
             if (tuned := known_latency(self._tuned, task, TUNED, was_searched)) is not None:
                 found[task.workload_hash] = tuned
@@ -115,7 +116,7 @@ class MeasuredLatencies(LatencySource):
         return list(source.latencies_s(task, most))
 
     def latencies_s(self, programs: Sequence[TaskPrograms]) -> list[list[float]]:
-        """See LatencySource; each program is measured TURNS times, and the shortest of all repeats counts."""
+        """See LatencySource. Each program is measured TURNS times, and its shortest repeat counts."""
         self._workforce.start()
         modules = [candidate_module_json(candidate) for of in programs for candidate in of.candidates]
         turns = [
@@ -136,10 +137,10 @@ class MeasuredLatencies(LatencySource):
         parents: Mapping[str, Sequence[ReuseParent]],
         on_progress: OnProgress,
     ) -> None:
-        """Searches the tasks as far as they are due, into the database of short searches."""
+        """Completes the searches of the tasks that are due, in the database of short searches."""
         for task in tasks:
             if task.operator != "elementwise" and self._own.notes.untuned_s(task) is None:
-                # Its naive loops take long to measure, and are no program that a network would have.
+                # The task's naive loops take long to measure, and no network would run them.
                 self._own.notes.note_untuned(task, math.inf)
         if not tasks or not anything_due(tasks, self._workforce.search, self._own):
             return
@@ -164,7 +165,7 @@ class MeasuredLatencies(LatencySource):
         tuner.tune(tasks)
 
     def _with_template_source(self, task: Task, latency: Latency) -> Latency:
-        """The latency, with a template as its source where the fastest program is one."""
+        """The latency, with a template as its origin if a template is the fastest program."""
         if latency.source != SEARCHED or not self._workforce.search.templates:
             return latency
         try:
@@ -177,10 +178,10 @@ class MeasuredLatencies(LatencySource):
 
 
 def known_latency(database: TuningDatabase, task: Task, source: str, searched: bool) -> Latency | None:
-    """The shorter latency of a task that a database has: of a schedule, or without one.
+    """The shorter one of a task's two latencies in a database: with a schedule, and without one.
 
-    `source` is that of its schedules. The latency without one counts alone where `searched`, which tells
-    that a search has found none.
+    `source` is the origin of the schedules. The latency without a schedule counts alone only if `searched` is
+    set, which means that a search ended without a schedule.
     """
     scheduled_s = database.best_latency_s(task)
     noted_s = database.notes.untuned_s(task)

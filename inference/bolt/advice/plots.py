@@ -15,7 +15,7 @@ _MOST_BARS = 16
 
 
 def plots(advice: Advice) -> list[Plot]:
-    """All plots that the advice has data for."""
+    """All plots for which the advice has data."""
     drawn = (_activations(advice), _deepening(advice))
     return [plot for plot in drawn if plot is not None]
 

@@ -1,4 +1,4 @@
-"""Latencies by a cost model, of programs drawn at random, for a device that may be elsewhere."""
+"""Latencies that a cost model predicts for random programs; the device need not be present."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .latencies import PREDICTED, Latency, LatencySource, OnProgress, TaskProgra
 
 
 class NoLatencyModelError(UserError, ValueError):
-    """Nothing predicts latencies for a target."""
+    """No checkpoint predicts latencies for the target."""
 
 
 def required_checkpoint(name: str | None, target: Target) -> Checkpoint:
@@ -34,14 +34,14 @@ def required_checkpoint(name: str | None, target: Target) -> Checkpoint:
 
 
 class PredictedLatencies(LatencySource):
-    """Latencies that a cost model predicts; the best is that of some programs drawn at random."""
+    """Latencies that a cost model predicts; the best latency is the lowest of some random programs."""
 
     measured = False
 
     def __init__(
         self, checkpoint: Checkpoint, target: Target, hardware: Hardware, programs: int, seed: int
     ) -> None:
-        """`hardware` is the device, with measured figures; `programs` are drawn of each task."""
+        """`hardware` is the device with measured figures; `programs` is the number drawn for each task."""
         self.checkpoint = checkpoint.path.name
         self._predictor = LatencyPredictor(checkpoint, target, hardware, programs, seed)
         self._fastest: dict[str, list[str]] = {}
@@ -49,7 +49,7 @@ class PredictedLatencies(LatencySource):
     def best(
         self, tasks: Sequence[Task], parents: Mapping[str, Any], on_progress: OnProgress
     ) -> dict[str, Latency]:
-        """See LatencySource; parents are passed over, since all tasks are drawn alike."""
+        """See LatencySource; parents are ignored, because the programs of all tasks are drawn alike."""
         found = {}
         for number, task in enumerate(tasks, 1):
             on_progress(task.name, number / len(tasks))

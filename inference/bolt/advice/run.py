@@ -1,4 +1,4 @@
-"""One advice: which layers are built otherwise, their latencies, and what follows from them."""
+"""One run of the advice: it builds layers differently, determines their latencies and compares them."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ from .layers import Layer, Variant
 
 
 class NoLatencyError(UserError, RuntimeError):
-    """Nothing is known of a network's latency."""
+    """The network has no task with a known latency."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Settings of an advice that say what it is about."""
+    """Settings that define the subject of an advice."""
 
     activations: tuple[str, ...]
-    """Activations that layers are given in place of their own."""
+    """Activations that replace the layers' own ones."""
     align: int | None
-    """Values that widths should be multiples of; None goes by the device."""
+    """Width unit in values, and widths should be multiples of it; None lets the device decide."""
     nearly_free: float
     """Share of the network's latency up to which a 1x1 convolution counts as nearly free."""
     programs: int
-    """Programs of a layer that its activations are compared in."""
+    """Number of programs of a layer in which its activations are compared."""
     max_code: int | None
     """Limit of the design space; see `StockSpace`."""
 
 
 class AdviceRun:
-    """One advice, whose parts share what tells latencies."""
+    """One run of the advice; its parts share the source of latencies."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class AdviceRun:
         progress: Progress,
         kept: Path,
     ) -> None:
-        """`kept` is the file of the costs of activations, which a restart goes on from."""
+        """`kept` is the file of activation costs, from which a restarted run continues."""
         self._asked = asked
         self._target = target
         self._hardware = hardware
@@ -69,7 +69,7 @@ class AdviceRun:
         self._kept = kept
 
     def advice(self, network: str, tasks: Sequence[Task], layers: Sequence[Layer]) -> Advice:
-        """Advice on a network of these tasks, some of which are the layers."""
+        """Advice on a network with these tasks; `layers` are some of them."""
         unit = self._asked.align or alignment(self._target, self._hardware, _dtype(layers))
         widened = self._widened(layers, unit)
         added = _added(layers)
@@ -105,7 +105,7 @@ class AdviceRun:
         )
 
     def _widened(self, layers: Sequence[Layer], unit: int) -> list[tuple[Layer, Aligned, Task]]:
-        """Misaligned layers with aligned widths; a GPU loads whole accesses of the network's input, too."""
+        """Misaligned layers with aligned widths; a GPU also loads the network's input in whole accesses."""
         data_too = not is_cpu(self._target)
         pairs = [(layer, one) for layer in layers for one in aligned(layer, unit, data_too)]
         return [(layer, one, layer.changed(one.variant)) for layer, one in pairs]
@@ -113,7 +113,7 @@ class AdviceRun:
     def _latencies(
         self, what: str, tasks: Sequence[Task], parents: Mapping[str, Sequence[ReuseParent]]
     ) -> dict[str, Latency]:
-        """Latencies of the tasks, each once, with a progress bar."""
+        """Latencies of the distinct tasks, with a progress bar."""
         distinct = list({task.workload_hash: task for task in tasks}.values())
         bar = self._progress.add_task(what, total=len(distinct))
         found = self._source.best(
@@ -127,16 +127,16 @@ class AdviceRun:
         return found
 
     def _parents(self, layer: Layer) -> list[ReuseParent]:
-        """Programs of a layer that the search of its aligned form begins with."""
+        """Programs of a layer from which the search of its aligned form starts."""
         return [
             ReuseParent(layer.task, trace) for trace in self._source.fastest(layer.task, self._asked.programs)
         ]
 
     def _activation_costs(self, layers: Sequence[Layer]) -> list[LayerCosts]:
-        """Costs of activations in the layers that have one, kept as they are found."""
+        """Costs of activations in the layers that have one; each is stored when it is known."""
         space = StockSpace(self._asked.max_code)
         exchange = Exchange(self._target, self._hardware, space)
-        # Predictions are cheap, and a device's figures, which they go by, differ from run to run.
+        # Predictions are cheap. They depend on a device's figures, which differ from run to run.
         kept = KeptCosts(self._kept if self._source.measured else None, self._conditions())
         bar = self._progress.add_task("activations", total=len(layers))
         found = []
@@ -154,16 +154,16 @@ class AdviceRun:
         return [one for one in found if one is not None]
 
     def _conditions(self) -> dict[str, object]:
-        """Target and device, on which the costs of activations depend beside the programs."""
+        """Target and device. The costs of activations depend on them, in addition to the programs."""
         return {"target": target_to_json(self._target), "hardware": self._hardware.hardware_id}
 
 
 def _added(layers: Sequence[Layer]) -> list[tuple[Layer, Variant, Task]]:
-    """2-D convolutions with the 1x1 convolution that may follow them."""
+    """2-D convolutions with the 1x1 convolution that may follow each of them."""
     pairs = [(layer, deepened(layer)) for layer in layers]
     return [(layer, one, layer.changed(one)) for layer, one in pairs if one is not None]
 
 
 def _dtype(layers: Sequence[Layer]) -> str:
-    """Data type of the network's layers, by the first of them."""
+    """Data type of the network's layers, read from the first layer."""
     return layers[0].variant.settings.dtype

@@ -55,15 +55,15 @@ def facts(advice: Advice) -> list[Fact]:
 
 
 def best_directions(advice: Advice) -> list[AlignmentAdvice]:
-    """The direction of each misaligned layer that saves more."""
+    """The direction that saves more, for each misaligned layer."""
     best: dict[str, AlignmentAdvice] = {}
-    for one in advice.aligned:  # sorted, the largest saving first
+    for one in advice.aligned:  # sorted by saving, the largest first
         best.setdefault(one.task, one)
     return list(best.values())
 
 
 def sections(advice: Advice) -> list[Table]:
-    """All tables that the advice has rows for."""
+    """All tables for which the advice has rows."""
     return [table for table in (_activations(advice), _alignment(advice), _deepening(advice)) if table]
 
 
@@ -135,5 +135,5 @@ def _deepening(advice: Advice) -> Table:
 
 
 def words(name: str) -> str:
-    """Name of an activation as text."""
+    """Name of an activation in words."""
     return "no activation" if name == NONE else name

@@ -1,4 +1,4 @@
-"""An advice in the terminal."""
+"""Output of an advice in the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of an advice: `advice.json`, and the page `advice.html`."""
+"""Files of an advice: `advice.json` and the page `advice.html`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def advice_page(advice: Advice) -> Page:
 
 
 def method(advice: Advice) -> Iterator[str]:
-    """Paragraphs on the origin of the figures and their limits."""
+    """Paragraphs on the origin and the limits of the figures."""
     programs = ", ".join(f"{count} by {source}" for source, count in advice.sources.items())
     yield f"Origin of the programs of the network's tasks: {programs}."
     if advice.measured:

@@ -1,4 +1,4 @@
-"""Bridge operators (ETO section 6.2, Definition 5): further operators by which two can reuse each other."""
+"""Bridge operators (ETO section 6.2, Definition 5), additional operators that let others reuse each other."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def one_hop_bridges(
     can_reuse: Callable[[T, T], bool],
     bridge: Callable[[T, T], tuple[str, T] | None],
 ) -> dict[str, T]:
-    """1-hop bridge operators by name: one for each pair that has the same kind and cannot reuse each other.
+    """1-hop bridge operators by name, one for each pair of one kind whose operators cannot reuse each other.
 
-    Bridges of bridges are left out, as in ETO, which finds that these are sufficient (section 7.2).
+    Bridges of bridges are excluded, as in ETO, which finds 1-hop bridges sufficient (section 7.2).
 
     Args:
-        operators: by name.
-        kind: type and sketches of an operator; the first condition of Definition 2 is that they are equal.
-        can_reuse: whether the second may reuse the first (Definition 2).
-        bridge: name and bridge operator of two; None where there is none.
+        operators: operators by name.
+        kind: type and sketches of an operator; equality is the first condition of Definition 2.
+        can_reuse: whether the second operator may reuse the first (Definition 2).
+        bridge: name and bridge operator of two operators; None if they have no bridge.
     """
     found: dict[str, T] = {}
     for first, second in combinations([operators[name] for name in sorted(operators)], 2):
@@ -48,10 +48,10 @@ def all_bridges(
     can_reuse: Callable[[T, T], bool],
     bridge: Callable[[T, T], tuple[str, T] | None],
 ) -> dict[str, T]:
-    """All bridge operators: those of the operators, and of their bridges, until none is new (section 6.2).
+    """All bridge operators, and bridges of bridges until no new one appears (section 6.2).
 
-    The arguments are those of `one_hop_bridges`. The closure is finite, since each loop of a bridge is as
-    long as that of an operator.
+    The arguments are the same as in `one_hop_bridges`. The closure is finite, because each loop of a bridge
+    is as long as a loop of one of the operators.
     """
     found: dict[str, T] = {}
     while further := one_hop_bridges({**operators, **found}, kind=kind, can_reuse=can_reuse, bridge=bridge):
@@ -60,12 +60,13 @@ def all_bridges(
 
 
 def bridge_task(first: Task, second: Task, is_alike: Callable[[Task], bool]) -> Task | None:
-    """Task of weight 0 of the bridge operator of two tasks; None where no settings make one.
+    """Task of weight 0 of the bridge operator of two tasks; None if no settings produce one.
 
     Args:
         first, second: tasks of one operator type.
-        is_alike: whether a task has the sketches of the two. What follows the operator decides on them, and
-            the settings of a network's task do not tell it: all epilogues of the operator are tried.
+        is_alike: whether a task has the sketches of the two. The steps after the operator determine the
+            sketches, but the settings of a network's task do not describe these steps. The function
+            therefore tries all epilogues of the operator.
     """
     for settings in _bridges(first, second):
         task = to_task(settings)
@@ -84,5 +85,5 @@ def _bridges(first: Task, second: Task) -> Iterator[OperatorSettings]:
                 for task in (first, second)
             )
             yield one.bridge_with(other)
-        except SettingsError:  # described by its arguments alone, or an impossible mixture
+        except SettingsError:  # known by its arguments only, or an impossible mixture
             continue

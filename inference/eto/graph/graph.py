@@ -1,7 +1,7 @@
-"""Optimisation-choice graph of ETO section 6, and the selection of reuse pairs without further operators.
+"""Optimisation-choice graph of ETO section 6, and the selection of reuse pairs without additional operators.
 
-An edge is one way to optimise the operator at its head: from the root by the backend's search, from another
-operator by reuse of its program. The weight is the estimated cost of that way.
+An edge is one way to optimise the operator at its head. An edge from the root means the backend's search, and
+an edge from another operator means reuse of its program. The weight is the estimated cost.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ....errors import UserError
 from ...reuse.tree import ROOT, ReuseTree
 
 COST = "cost"
-"""Attribute of an edge: its cost."""
+"""Name of the edge attribute that holds the cost."""
 
 _UNITS = 10**6
-"""Costs are compared in parts of so many: millionths of a program, or microseconds."""
+"""Units per program or second, in which costs are compared: millionths of a program, or microseconds."""
 
 T = TypeVar("T")
 
 
 class ReuseGraphError(UserError, ValueError):
-    """An optimisation-choice graph that has no reuse tree."""
+    """The optimisation-choice graph has no reuse tree."""
 
 
 def choice_graph(
@@ -35,15 +35,15 @@ def choice_graph(
     search_cost: Callable[[T], float],
     reuse_cost: Callable[[T, T], float],
 ) -> nx.DiGraph:
-    """Optimisation-choice graph: an edge from ROOT to each operator, and one for each reuse pair.
+    """Optimisation-choice graph with an edge from ROOT to each operator, and an edge for each reuse pair.
 
     Args:
-        operators: by name.
-        can_reuse: whether the second may reuse the first (Definition 2).
+        operators: operators by name.
+        can_reuse: whether the second operator may reuse the first (Definition 2).
         search_cost: cost of the backend's search of an operator.
-        reuse_cost: cost of searching the second from the first's program; inf where that is no choice.
+        reuse_cost: cost of searching the second operator from the first's program; inf if that is impossible.
 
-    Raises ReuseGraphError for a cost that is negative or not a number, and for a search without an end.
+    Raises ReuseGraphError for a cost that is negative or not a number, and for a search that never ends.
     """
     graph = nx.DiGraph()
     graph.add_node(ROOT)
@@ -65,10 +65,10 @@ def choice_graph(
 def minimum_arborescence(graph: nx.DiGraph) -> ReuseTree:
     """Reuse tree of minimum cost over all operators: the min-cost arborescence (Definition 4).
 
-    Of several, the one without the last edges in the order of (parent, child) is taken, whatever the order of
-    the graph: where costs are equal, the backend comes before reuse. Costs count in millionths.
+    Among several such trees it is the one without the last edges in the order of (parent, child), whatever
+    the order of the graph. At equal costs, therefore, the backend wins over reuse. Costs count in millionths.
 
-    Raises ReuseGraphError where the root does not reach an operator.
+    Raises ReuseGraphError if the root does not reach an operator.
     """
     lost = sorted(set(graph.nodes) - {ROOT} - (nx.descendants(graph, ROOT) if ROOT in graph else set()))
     if lost:
@@ -78,13 +78,13 @@ def minimum_arborescence(graph: nx.DiGraph) -> ReuseTree:
     names = sorted(graph.nodes)
     number = {name: place for place, name in enumerate(names)}
     edges = sorted((u, v) for u, v in graph.edges if v != ROOT and u != v)
-    # Sums of distinct powers of two order sets of edges of equal cost, so that there is one minimum.
+    # Sums of distinct powers of two order the edge sets of equal cost, which makes the minimum unique.
     weights = {
         (parent, child): (round(graph.edges[parent, child][COST] * _UNITS) << len(edges)) | (1 << rank)
         for rank, (parent, child) in enumerate(edges)
     }
-    # With this bonus for each edge, no branching of fewer edges weighs more. The bonus of networkx's own
-    # minimum_spanning_arborescence is too small where the root has few edges.
+    # With this bonus for each edge, no branching with fewer edges weighs more. The bonus in networkx's own
+    # minimum_spanning_arborescence is too small if the root has few edges.
     bonus = sum(weights.values()) + 1
     plain = nx.DiGraph()
     plain.add_nodes_from(range(len(names)))
@@ -95,7 +95,7 @@ def minimum_arborescence(graph: nx.DiGraph) -> ReuseTree:
 
 
 def tree_of(graph: nx.DiGraph, parents: Mapping[str, str]) -> ReuseTree:
-    """The tree with these parents and the costs of the graph's edges."""
+    """The tree with these parents and with the costs of the graph's edges."""
     costs = {child: float(graph.edges[parent, child][COST]) for child, parent in parents.items()}
     return ReuseTree(dict(parents), costs)
 

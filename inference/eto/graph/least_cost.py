@@ -16,9 +16,9 @@ T = TypeVar("T")
 class LeastCostSelection(ReuseSelection, Generic[T]):
     """Reuse tree of least estimated cost (ETO section 6): a directed Steiner tree that may use bridges.
 
-    A reuse pair with several sketches counts with the largest cost that it may have. Once the fastest program
-    of a task shows its sketch, tasks of the same kind are estimated with that one, and the tree is selected
-    again (section 6.1). Tasks that have begun stay where they are and cost nothing more.
+    If a reuse pair has several sketches, it counts with the largest of their costs. When the fastest program
+    of a task reveals its sketch, the estimates for tasks of the same kind use this sketch, and the tree is
+    selected again (section 6.1). Tasks that have begun keep their place and cost nothing more.
     """
 
     def __init__(
@@ -31,16 +31,16 @@ class LeastCostSelection(ReuseSelection, Generic[T]):
         search_cost: Callable[[T], float],
         reuse_cost: Callable[[T, T, Hashable | None], float],
     ) -> None:
-        """Sets a selection up; nothing is estimated yet.
+        """Creates a selection without estimating any cost.
 
         Args:
-            operators: those to search, by name.
-            bridges: further ones, by name; see `bridges.one_hop_bridges`.
+            operators: operators to search, by name.
+            bridges: bridge operators, by name; see `bridges.one_hop_bridges`.
             kind: type and sketches of an operator.
-            can_reuse: whether the second may reuse the first (Definition 2).
+            can_reuse: whether the second operator may reuse the first (Definition 2).
             search_cost: cost of the backend's search.
-            reuse_cost: cost of searching the second from the first's program with a sketch; None stands for
-                the sketch of the largest cost. It is asked again for each tree.
+            reuse_cost: cost of searching the second operator from the first's program with a sketch; None
+                stands for the sketch of the largest cost. It is evaluated again for each tree.
         """
         self._wanted = frozenset(operators)
         self._operators = {**bridges, **operators}
@@ -52,7 +52,7 @@ class LeastCostSelection(ReuseSelection, Generic[T]):
         self._selected: ReuseTree | None = None
 
     def tree(self, begun: Mapping[str, str], sketches: Mapping[str, Hashable]) -> ReuseTree:
-        """See ReuseSelection; it is selected again where a kind of operators shows its first sketch."""
+        """See ReuseSelection; it selects the tree again when a kind of operators reveals its first sketch."""
         observed = dict(self._observed)
         for name, sketch in sketches.items():
             if name in self._operators:
@@ -70,7 +70,7 @@ class LeastCostSelection(ReuseSelection, Generic[T]):
             reuse_cost=self._estimated,
         )
         spent = {
-            child: parent if parent in self._operators else ROOT  # or outside of the run by now
+            child: parent if parent in self._operators else ROOT  # or the parent has left the run
             for child, parent in begun.items()
             if child in self._operators
         }

@@ -1,8 +1,8 @@
 """Estimated number of programs that a reuse search measures (ETO, section 6.1).
 
-The ranges of Algorithm 1 depend on the parent's program, which is not known before the parent is searched.
-But for given sizes of its BShape, TShape and LShape the programs can be counted. The estimate is the mean
-over sampled sizes. All unrolling pragmas and vector lengths count as measured.
+The ranges of Algorithm 1 depend on the parent's program, which is unknown until the parent is searched. For
+given sizes of its BShape, TShape and LShape, however, the programs can be counted. The estimate is the mean
+over sampled sizes. It assumes that all unrolling pragmas and vector lengths are measured.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from ..search.search import ReuseTarget, shapes_of
 from ..search.shapes import CpuShapes, GpuShapes, Shape, Shapes
 
 SAMPLES = 10
-"""Sizes of the parent's shapes that are sampled."""
+"""Number of sampled sizes of the parent's shapes."""
 
 UNROLLS = {"SSSRRSRS": 8, "SSRSRS": 4}
-"""Unrolling pragmas of MetaSchedule, where no sketch is known."""
+"""Number of MetaSchedule's unrolling pragmas by tiling structure, used if no sketch is known."""
 
 _EVERY = Interval(1.0, float(2**62))
 
 
 @dataclass(frozen=True)
 class ShapeSizes:
-    """Features of a parent's program that a sample assumes: B, T, and bytes of a step of all blocks (M)."""
+    """Features that a sample assumes of a parent's program: B, T, and bytes of a step of all blocks (M)."""
 
     blocks: float
     threads: float
@@ -49,15 +49,15 @@ class ShapeTable:
     blocks: NDArray[np.float64]
     """Blocks of each BShape; [n]."""
     units: NDArray[np.float64]
-    """Legal numbers of units (threads, or register tiles on a CPU) in a block of each BShape; [m]."""
+    """Legal numbers of units (threads, or register tiles on a CPU) in a block, over all BShapes; [m]."""
     unit_rows: NDArray[np.intp]
-    """BShape of each number of units; [m]."""
+    """Index of the BShape of each number of units; [m]."""
     step_bytes: NDArray[np.float64]
     """Bytes of a block's step by BShape and LShape; [n, loads]."""
 
     @classmethod
     def of(cls, shapes: Shapes, by_blocks: Sequence[tuple[int, Shape]]) -> ShapeTable:
-        """Table of these BShapes by number of blocks."""
+        """Table of these BShapes, which are given with their numbers of blocks."""
         counts = [shapes.unit_counts(shape, _EVERY) for _, shape in by_blocks]
         tiles = np.array([shape for _, shape in by_blocks], dtype=np.int64).reshape(-1, len(shapes.space))
         return cls(
@@ -70,7 +70,7 @@ class ShapeTable:
 
 @dataclass
 class _Counted:
-    """Operator with its shapes, read once."""
+    """Operator with its shapes, which are read once."""
 
     shapes: Shapes
     samples: int
@@ -87,7 +87,7 @@ class _Counted:
 
 @dataclass
 class SearchCost:
-    """Estimated programs of a reuse pair, as `LeastCostSelection` asks for them as edge costs."""
+    """Estimated number of programs of a reuse pair, for use as edge costs in `LeastCostSelection`."""
 
     target: ReuseTarget
     samples: int = SAMPLES
@@ -95,7 +95,7 @@ class SearchCost:
     _counted: dict[Operator, _Counted | None] = field(default_factory=dict, repr=False)
 
     def __call__(self, parent: Operator, child: Operator, sketch: Hashable | None = None) -> float:
-        """Programs measured of the child, at least 1; the most over its sketches where `sketch` is None.
+        """Programs measured for the child, at least 1. Without a `sketch`, the maximum over its sketches.
 
         Args:
             parent, child: a reuse pair with blocks.
@@ -127,7 +127,7 @@ class SearchCost:
         return max(float(np.mean(counts)) if counts else 1.0, 1.0)
 
     def _simplified(self, parent: Operator, child: Operator, sketch: SketchSignature) -> float:
-        """Unrolling, and the mean of the numbers of threads within the range of a parent's."""
+        """Number of other unrollings, plus the mean number of other thread counts within the range."""
         ranges = FeatureRanges.of(parent, child)
         space = child.space_iterations / parent.space_iterations
         categoricals = [values for kind, _, _, values in sketch.decisions if kind == "categorical"]
@@ -154,11 +154,11 @@ class SearchCost:
 
 
 def programs_measured(table: ShapeTable, ranges: FeatureRanges, sizes: ShapeSizes, annotations: int) -> int:
-    """Programs that Algorithm 1 measures for a parent's program with these sizes.
+    """Number of programs that Algorithm 1 measures for a parent's program with these sizes.
 
     Args:
         table: BShapes of the child, one for each number of blocks.
-        annotations: further programs of each number of blocks, by unrolling and vector lengths.
+        annotations: additional programs of each number of blocks, by unrolling and vector lengths.
     """
     blocks, threads, shared = (
         interval.scaled(size)
@@ -174,7 +174,7 @@ def programs_measured(table: ShapeTable, ranges: FeatureRanges, sizes: ShapeSize
     inside = blocks.contains(table.blocks) & (units > 0)
     apart = np.abs(np.log(table.step_bytes / max(sizes.shared / sizes.blocks, 1.0)))
     loads = shared.contains(table.blocks[:, None] * table.step_bytes)
-    loads[rows, apart.argmin(axis=1)] = False  # the default LShape is among the units' programs
+    loads[rows, apart.argmin(axis=1)] = False  # the programs of the units include the default LShape
     return int(units[inside].sum() + loads[inside].sum() + annotations * inside.sum())
 
 
@@ -200,7 +200,7 @@ def sampled_sizes(shapes: Shapes, count: int, seed: int) -> Iterator[ShapeSizes]
 
 
 def _annotations(shapes: Shapes, sketch: SketchSignature | None) -> int:
-    """Other unrolling pragmas and vector lengths of a program."""
+    """Number of other unrolling pragmas and vector lengths of a program."""
     if sketch is None:
         fetched: Sequence[int] = range(len(inputs(shapes.block))) if shapes.structure == "SSSRRSRS" else ()
         unrolls = UNROLLS[shapes.structure]
@@ -226,7 +226,7 @@ def _lengths(element_bytes: float, values: Sequence[float]) -> int:
 
 @dataclass(frozen=True)
 class EstimateRatios:
-    """Estimated over measured programs; ETO has a mean of 1.04, between 0.54 and 1.62 (section 6.1)."""
+    """Ratio of estimated to measured programs; ETO's mean is 1.04, from 0.54 to 1.62 (section 6.1)."""
 
     mean: float
     low: float
@@ -235,7 +235,7 @@ class EstimateRatios:
 
 
 def estimate_ratios(pairs: Iterable[tuple[float, int]]) -> EstimateRatios:
-    """Ratios of (estimated, measured) programs of reuse pairs; raises ValueError where there are none."""
+    """Ratios for reuse pairs of (estimated, measured) programs; raises ValueError without pairs."""
     ratios = [estimated / measured for estimated, measured in pairs if measured]
     if not ratios:
         raise ValueError("no pair with a measured program; pass at least one")

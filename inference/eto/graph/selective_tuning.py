@@ -1,13 +1,13 @@
-"""Selective Tuning: tasks with common steps share the programs of one of them (a baseline of ETO section 7).
+"""Selective Tuning: tasks with common steps share the programs of one task (a baseline in ETO section 7).
 
-The command offers it as `search.reuse=selective`, so it is part of the product.
+The command offers it as `search.reuse=selective`, so that it is part of the product.
 
 "[RFC][AutoTVM] Selective Tuning", TVM issue 4188, 2019; ETO cites it as [19]. The similarity of two tasks is
 the overlap of their search spaces. Tasks that are pairwise similar, the maximal cliques, form a cluster. One
-task of a cluster is searched; the others take over its fastest programs.
+task of a cluster is searched, and the other tasks reuse its fastest programs.
 
-AutoTVM's configurations are decisions here. A tile is given by its factors but the outermost, which TVM
-computes from the extent: so a step of 64 iterations may be one of 128, too.
+Decisions replace AutoTVM's configurations here. The description of a tile omits its outermost factor, which
+TVM computes from the extent. A step of 64 iterations may therefore also be a step of 128 iterations.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ....compiler.structure.space import SketchSpace
 from ...reuse.tree import ROOT
 
 THRESHOLD = 0.01
-"""Similarity from which two tasks may share a cluster: the RFC's value, taken over by ETO (section 7.2)."""
+"""Similarity at which two tasks may share a cluster: the RFC's value, which ETO also uses (section 7.2)."""
 
 Steps: TypeAlias = frozenset[tuple[int, ...]]
 """Values that a decision can take."""
@@ -33,7 +33,7 @@ Space: TypeAlias = Mapping[Hashable, Sequence[Steps]]
 
 
 def steps_of(space: SketchSpace) -> list[Steps]:
-    """Values of each decision of a sketch; a tile without its outermost factor."""
+    """Values of each decision of a sketch, without the outermost factor of tiles."""
     return [
         frozenset(tuple(row[1:] if decision.kind == "tile" else row) for row in table.tolist())
         for decision, table in zip(space.sketch.decisions, space.domains, strict=True)
@@ -41,7 +41,7 @@ def steps_of(space: SketchSpace) -> list[Steps]:
 
 
 def similarity(first: Space, second: Space) -> float:
-    """Candidates that are in both spaces over those in either, in [0, 1]; 0 for empty spaces."""
+    """Ratio of the candidates in both spaces to the candidates in either, in [0, 1]; 0 for empty spaces."""
     common = sum(
         math.prod(len(one & other) for one, other in zip(first[sketch], second[sketch], strict=True))
         for sketch in first.keys() & second.keys()
@@ -54,15 +54,16 @@ def similarity(first: Space, second: Space) -> float:
 def selective_tuning(
     names: Sequence[str], likeness: Callable[[str, str], float], threshold: float = THRESHOLD
 ) -> dict[str, str]:
-    """Parent of each task: ROOT for the representative of a cluster, which the others reuse.
+    """Parent of each task: ROOT for the representative of a cluster, which the other tasks reuse.
 
-    A task of several maximal cliques goes to the one with the largest sum of its similarities. The
-    representative has the largest sum of similarities to the rest of its cluster. Ties go to the first name.
+    A task in several maximal cliques joins the clique in which the sum of its similarities is largest. The
+    representative is the task with the largest sum of similarities to the rest of its cluster. The first name
+    wins a tie.
 
     Args:
         names: the tasks.
-        likeness: similarity of two of them.
-        threshold: similarity from which they may share a cluster.
+        likeness: similarity of two tasks.
+        threshold: similarity at which tasks may share a cluster.
     """
     ordered = sorted(names)
     pairs = {(a, b): likeness(a, b) for a, b in combinations(ordered, 2)}

@@ -1,1 +1,1 @@
-"""Search of a task by a parent's program: the reuse-based tuner of ETO (section 5), ranked by a model."""
+"""Search of a task from its parent's program: ETO's reuse-based tuner (section 5), ranked by a model."""

@@ -10,15 +10,15 @@ from ...strategies.base import StrategyConfig
 from ...strategies.registry import strategy_config
 
 BY_MODEL, BY_MEASURING = RANKS = ("model", "paper")
-"""Values of `rank`; conf/search/strategy/reuse.yaml says what each does."""
+"""Values of `rank`; conf/search/strategy/reuse.yaml documents them."""
 
 
 @dataclass(frozen=True)
 class ReuseConfig(StrategyConfig):
-    """Search by a parent's program; conf/search/strategy/reuse.yaml says what each field means.
+    """Settings of the search by a parent's program; conf/search/strategy/reuse.yaml documents each field.
 
-    `backend` is the strategy of tasks without a parent: its name, a mapping with `name` and its settings, or
-    its `Config`.
+    `backend` is the strategy for tasks without a parent. It is a name, a mapping with `name` and settings, or
+    a `Config`.
     """
 
     name: str = "reuse"

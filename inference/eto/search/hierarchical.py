@@ -1,7 +1,7 @@
 """Hierarchical search of ETO (section 5.1, Algorithm 1) over the programs of a multi-level tiled sketch.
 
-A search is a generator. It yields lists of candidates, is sent the cost of each (a latency, or the negative
-score of a model), and returns the best. What is measured, and by whom, is the caller's affair.
+A search is a generator. It yields lists of candidates, receives the cost of each (a latency, or the negative
+score of a model), and returns the best one. The caller decides how the candidates are measured.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from .programs import Programs, Row, nest_of
 from .shapes import Shape
 
 Search: TypeAlias = Generator[list[Row], Mapping[Row, float], Row | None]
-"""Yields candidates, is sent their costs (inf for a failure, lower is better), returns the best candidate."""
+"""Yields candidates, receives their costs (inf for a failure, lower is better), returns the best one."""
 
 
 @dataclass(frozen=True)
 class HierarchicalSearch:
-    """Algorithm 1 for a child α by a parent's program S*_β."""
+    """Algorithm 1 for a child α, given a parent's program S*_β."""
 
     programs: Programs
     parent: ProgramFeatures
     """Features of S*_β, each [1] (line 2)."""
     ranges: FeatureRanges
     features: CpuFeatures | None = None
-    """Counterparts of the features on a CPU; None for the default ones."""
+    """Counterparts of the features on a CPU; None for the defaults."""
 
     def search(self) -> Search:
         """The search over all numbers of blocks, whose iterations (lines 3 to 23) are independent.
 
-        They go side by side: all first rounds of measurement together, then all second ones.
+        The iterations advance together: all first rounds of measurement come first, then all second rounds.
         """
         blocks = self.ranges.blocks.scaled(float(self.parent.blocks[0]))
         found = yield from side_by_side(
@@ -44,7 +44,7 @@ class HierarchicalSearch:
     def _of_blocks(self, blocks: int, shape: Shape) -> Search:
         """Lines 4 to 22 for one number of blocks B and its BShape (line 6)."""
         programs, shapes = self.programs, self.programs.shapes
-        # Shared memory of one block: of the program S*_β, and of this sketch's software pipeline.
+        # Shared memory of one block of S*_β, per copy of this sketch's software pipeline.
         wanted = float(self.parent.shared[0] / self.parent.blocks[0]) / programs.sketch.pipeline_copies
         loads = shapes.load_shape(shape, wanted)  # line 7
         threads = self.ranges.threads.scaled(float(self.parent.threads[0]))
@@ -61,7 +61,7 @@ class HierarchicalSearch:
         return best
 
     def _within(self, rows: Sequence[Row]) -> list[Row]:
-        """Rows whose B and T are in their ranges. On a GPU they are; a CPU's chunks also depend on S1."""
+        """Rows with B and T in their ranges. A GPU's rows always are; a CPU's chunks also depend on S1."""
         if not rows:
             return []
         found = program_features(nest_of(self.programs.sketch, rows), self.features)
@@ -70,7 +70,7 @@ class HierarchicalSearch:
         return [row for row, kept in zip(rows, inside, strict=True) if kept]
 
     def _with_shared(self, rows: Sequence[Row]) -> list[Row]:
-        """Rows whose M is in its range (line 14)."""
+        """Rows with M in its range (line 14)."""
         if not rows:
             return []
         found = program_features(nest_of(self.programs.sketch, rows), self.features)
@@ -79,7 +79,7 @@ class HierarchicalSearch:
 
 
 def best_of(rows: Sequence[Row]) -> Search:
-    """Cheapest of candidates, None if there is none that runs: BestS."""
+    """BestS: the cheapest candidate; None if no candidate runs."""
     if not rows:
         return None
     costs = yield list(rows)
@@ -88,7 +88,7 @@ def best_of(rows: Sequence[Row]) -> Search:
 
 
 def better(best: Row, others: Sequence[Row]) -> Generator[list[Row], Mapping[Row, float], Row]:
-    """Cheapest of others and the best so far, which is asked about again for its cost."""
+    """The cheapest of the other candidates and the best so far, whose cost is requested again."""
     if not (others := [row for row in others if row != best]):
         return best
     found = yield from best_of([*others, best])
@@ -96,7 +96,7 @@ def better(best: Row, others: Sequence[Row]) -> Generator[list[Row], Mapping[Row
 
 
 def side_by_side(searches: Sequence[Search]) -> Search:
-    """Several searches at once, all candidates of a step together; returns the best of their results."""
+    """Several searches at once, which propose each step's candidates together; returns the best result."""
     asked: list[tuple[Search, list[Row]]] = []
     results: list[Row] = []
     for search in searches:

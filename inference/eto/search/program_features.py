@@ -1,8 +1,9 @@
-"""Features B, T and M of a program, and the ranges that a parent's program sets for them (ETO, section 3).
+"""Features B, T and M of a program, and their ranges given a parent's program (ETO, section 3).
 
-On a GPU the features are the paper's: thread blocks, threads of all blocks, shared memory of all blocks. The
-paper covers no CPU. The CPU features below are an extension of ours: their counterparts in MetaSchedule's
-SSRSRS tiling, of which `COUNTERPARTS` lists the candidates and `CpuFeatures` holds the default choice.
+On a GPU the features are the same as in the paper: thread blocks, threads of all blocks, and shared memory of
+all blocks. The paper does not cover CPUs. The CPU features are an extension of ours: counterparts of the GPU
+features in MetaSchedule's SSRSRS tiling. `COUNTERPARTS` lists the candidates, and `CpuFeatures` contains the
+default choice.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Feature: TypeAlias = Callable[[Nest], NDArray[np.floating]]
 """Value of a feature for each candidate of a nest, [n]."""
 
 TOLERANCE = 1e-6
-"""Relative rounding error of features that still counts as inside a range."""
+"""Relative tolerance of range checks, which allows for rounding errors of features."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Interval:
 
     @classmethod
     def around(cls, *ends: float) -> Interval:
-        """Interval between its ends in either order."""
+        """Interval between two ends in either order."""
         return cls(min(ends), max(ends))
 
     def scaled(self, factor: float) -> Interval:
@@ -43,7 +44,7 @@ class Interval:
         return Interval(self.low * factor, self.high * factor)
 
     def contains(self, values: NDArray[np.floating]) -> NDArray[np.bool_]:
-        """Whether each value lies inside, up to `TOLERANCE`; bool of the same shape."""
+        """Whether each value lies inside, within `TOLERANCE`; bool of the same shape."""
         inside: NDArray[np.bool_] = (values >= self.low * (1 - TOLERANCE)) & (
             values <= self.high * (1 + TOLERANCE)
         )
@@ -52,7 +53,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class FeatureRanges:
-    """Ranges of the ratios r_B, r_T and r_M of a child's fast programs to its parent's (equations 1 to 3)."""
+    """Ranges of r_B, r_T and r_M, the ratios of a child's fast programs to its parent's (equations 1-3)."""
 
     blocks: Interval
     """[r1, r2] of B, with r1 = |𝕀(rℒ_β)| / |𝕀(rℒ_α)| and r2 = |𝕀(ℒ_α)| / |𝕀(ℒ_β)|."""
@@ -65,8 +66,8 @@ class FeatureRanges:
     def of(cls, parent: Operator, child: Operator) -> FeatureRanges:
         """Ranges for a child α and its parent β.
 
-        Section 3 prints r1 without the r of rℒ; line 3 of Algorithm 1 and Example 3 have it. Where r2 < 1,
-        the ends change places, as in Example 3.
+        Section 3 prints r1 without the r of rℒ; line 3 of Algorithm 1 and Example 3 contain it. If r2 < 1,
+        the ends are swapped, as in Example 3.
         """
         r1 = parent.reduction_iterations / child.reduction_iterations
         r2 = child.iterations / parent.iterations
@@ -82,11 +83,11 @@ class ProgramFeatures:
     threads: NDArray[np.float64]
     """T: threads of all blocks."""
     shared: NDArray[np.float64]
-    """M: bytes of shared memory of all blocks. Section 3 speaks of the total amount, and Example 3 counts
-    elements; the ratios are the same."""
+    """M: bytes of shared memory of all blocks. Section 3 uses the total amount and Example 3 counts elements;
+    the ratios are equal."""
 
     def within(self, parent: ProgramFeatures, ranges: FeatureRanges) -> NDArray[np.bool_]:
-        """Candidates whose three features are within the ranges from the one program of `parent`; [n]."""
+        """Candidates with all three features in their ranges, given the one program of `parent`; bool [n]."""
         return (
             ranges.blocks.scaled(float(parent.blocks[0])).contains(self.blocks)
             & ranges.threads.scaled(float(parent.threads[0])).contains(self.threads)
@@ -100,9 +101,9 @@ def has_threads(nest: Nest) -> bool:
 
 
 def program_features(nest: Nest, cpu: CpuFeatures | None = None) -> ProgramFeatures:
-    """Features of candidates of a tiled sketch, a GPU's literally and a CPU's by `cpu` (default if None).
+    """Features of candidates of a tiled sketch: the paper's on a GPU, `cpu` (None: the default) on a CPU.
 
-    Threads that a sketch binds outside of a tiled nest are not seen; see `strategies.reuse.simplified`.
+    Threads that a sketch binds outside of a tiled nest are ignored; see `eto.search.simplified`.
     """
     if has_threads(nest):
         blocks = bound_extent(nest, "blockIdx.x")
@@ -121,10 +122,10 @@ def _features(*columns: NDArray[np.floating]) -> ProgramFeatures:
 
 @dataclass(frozen=True)
 class CpuFeatures:
-    """Choice of a CPU's counterparts, by their names in `COUNTERPARTS`.
+    """Choice of the CPU counterparts, by their names in `COUNTERPARTS`.
 
-    On the records of `data/cpu` the default exceeds chance the most of all, by two pairs in a hundred.
-    Other datasets do not confirm even that (docs/results/eto.md): the ranges say little on a CPU.
+    On the records of `data/cpu` the default beats chance by the largest margin, two pairs in a hundred. Other
+    datasets do not even confirm this margin (docs/results/eto.md): the ranges predict little on a CPU.
     """
 
     blocks: str = "chunks"
@@ -133,7 +134,7 @@ class CpuFeatures:
 
 
 def first_reduction_band(nest: Nest) -> tuple[int, int]:
-    """Levels outside and inside of the outermost band of reduction loops; both 0 without reduction."""
+    """Levels outside and inside of the outermost band of reduction loops; both 0 without a reduction."""
     sketch = nest.sketch
     reduces = [sketch.block.reduction[atom.axis] for atom in sketch.atoms]
     if True not in reduces:
@@ -174,13 +175,13 @@ def _vectors(nest: Nest) -> NDArray[np.floating]:
 
 
 def _step_bytes(nest: Nest) -> NDArray[np.floating]:
-    """Bytes read in one step of the outer reduction, of all tiles around it."""
+    """Bytes read in one step of the outer reduction, for all tiles around it."""
     outside, inside = first_reduction_band(nest)
     return nest.outer[outside] * read_bytes(nest, inside)
 
 
 def _tile_bytes(nest: Nest) -> NDArray[np.floating]:
-    """Bytes read over the whole reduction, of all tiles around it."""
+    """Bytes read over the whole reduction, for all tiles around it."""
     outside, _ = first_reduction_band(nest)
     return nest.outer[outside] * read_bytes(nest, outside)
 
@@ -194,6 +195,6 @@ COUNTERPARTS: Mapping[str, Mapping[str, Feature]] = {
 
     blocks: chunks that MetaSchedule runs in parallel; iterations of the outermost band S0.
     threads: tiles of outputs that the innermost reduction keeps in registers; vectors of outputs.
-    shared: bytes that must stay in a cache, of all tiles outside the reduction: those of one step of its
+    shared: bytes that must stay in a cache, for all tiles outside the reduction: the bytes of one step of its
         outer band, or of the whole reduction.
 """

@@ -19,14 +19,14 @@ from .program_features import has_threads
 from .shapes import Shape, Shapes, TShape
 
 Row: TypeAlias = tuple[int, ...]
-"""Values [width] of the decisions of a candidate."""
+"""Values [width] of a candidate's decisions."""
 
 VECTOR_BYTES = (2, 4, 8, 16)
-"""Words that a GPU loads from global memory by one instruction, beside single bytes."""
+"""Bytes of the words that a GPU loads from global memory in one instruction, in addition to single bytes."""
 
 
 class UntiledError(Exception):
-    """The sketch has no multi-level tiling of all loops of its block."""
+    """The sketch has no multi-level tiling that covers all loops of its block."""
 
 
 def nest_of(sketch: Sketch, rows: Sequence[Row]) -> Nest:
@@ -35,15 +35,15 @@ def nest_of(sketch: Sketch, rows: Sequence[Row]) -> Nest:
 
 
 def unrolled_level(nest: Nest) -> NDArray[np.int64]:
-    """Level of the outermost loop that is unrolled with all inside; [n]."""
+    """Level of the outermost loop that is unrolled together with all loops inside; [n]."""
     inside = nest.outer[-1] / nest.outer
     return np.argmax(inside <= np.maximum(nest.unroll_step(), 1), axis=0)
 
 
 def registers(nest: Nest) -> NDArray[np.floating]:
-    """Registers that a thread needs, as GetS approximates them; [n].
+    """Registers that a thread needs, in the approximation of GetS; [n].
 
-    These are its outputs and the inputs that it loads in the innermost loop after unrolling.
+    They hold its outputs, and the inputs that it loads in the innermost loop after unrolling.
     """
     sketch, columns = nest.sketch, np.arange(len(nest))
     if has_threads(nest):
@@ -58,14 +58,14 @@ def registers(nest: Nest) -> NDArray[np.floating]:
 
 
 class Programs:
-    """Candidates of a tiled sketch by their shapes. What shapes leave open is taken from a base candidate."""
+    """Candidates of a tiled sketch, composed from shapes. A base candidate gives the remaining decisions."""
 
     def __init__(
         self, space: SketchSpace, shapes: Shapes, base: Row, registers: float, limits: GpuLimits | None
     ) -> None:
-        """Sets the composition up; `registers` are those of the parent's program.
+        """Creates the composition; `registers` is the number that the parent's program needs.
 
-        Raises UntiledError where the sketch tiles other loops than the shapes have.
+        Raises UntiledError if the sketch tiles loops other than the shapes' loops.
         """
         self.space = space
         self.sketch = space.sketch
@@ -76,7 +76,7 @@ class Programs:
         self._column = _columns(self.sketch, shapes)
 
     def programs(self, shaped: Sequence[tuple[Shape, TShape, Shape]]) -> list[Row]:
-        """Legal candidates with these shapes, without vectors and with the default unrolling (GetS)."""
+        """Legal candidates with these shapes, with scalar loads and the default unrolling (GetS)."""
         rows = [self._tiled(*shapes) for shapes in shaped]
         return [self._default_unroll(row) for row in self._legal(rows)]
 
@@ -85,7 +85,7 @@ class Programs:
         return [self._default_unroll(r) for r in self._legal([self._loaded(row, shape) for shape in loads])]
 
     def other_unrolls(self, row: Row) -> list[Row]:
-        """The candidate with each unrolling pragma that unrolls other loops (line 17)."""
+        """The candidate with each unrolling pragma that unrolls a different set of loops (line 17)."""
         if self.sketch.unroll < 0:
             return []
         decision = self.sketch.decisions[self.sketch.unroll]
@@ -95,9 +95,9 @@ class Programs:
         return [rows[levels.index(level)] for level in sorted(set(levels)) if level != own]
 
     def other_vectors(self, row: Row, fetch: int) -> list[Row]:
-        """The candidate with other vector lengths in which an input is loaded (lines 20 and 21).
+        """The candidate with other vector lengths for loading one input (lines 20 and 21).
 
-        A length divides the elements that each thread loads.
+        Each length divides the number of elements that a thread loads.
         """
         of = self.sketch.fetches[fetch]
         if of.vector < 0:
@@ -125,7 +125,7 @@ class Programs:
             sizes = shape[place], units.virtual[place], units.tile[place]
             row = _set(row, self._column[axis], self.shapes.space_tile(block.extents[axis], *sizes))
         for fetch in self.sketch.fetches:
-            if fetch.vector >= 0:  # no vectors by default: the shortest length
+            if fetch.vector >= 0:  # scalar loads by default: the shortest length
                 decision = self.sketch.decisions[fetch.vector]
                 row = _set(row, decision.column, [int(np.argmin(decision.values))])
         return self._loaded(row, loads)
@@ -137,7 +137,7 @@ class Programs:
         return row
 
     def _default_unroll(self, row: Row) -> Row:
-        """The candidate with the pragma by which registers are closest to those of the parent's program."""
+        """The candidate with the pragma whose register count is closest to the parent's program."""
         if self.sketch.unroll < 0:
             return row
         decision = self.sketch.decisions[self.sketch.unroll]
@@ -146,7 +146,7 @@ class Programs:
         return rows[int(np.argmin(apart))]
 
     def _legal(self, rows: Sequence[Row]) -> list[Row]:
-        """Rows in the domains of the decisions and within the limits of a GPU, each once."""
+        """Distinct rows in the domains of the decisions and within the limits of a GPU."""
         known = []
         for row in dict.fromkeys(rows):
             try:
@@ -161,7 +161,7 @@ class Programs:
 
 
 def _columns(sketch: Sketch, shapes: Shapes) -> dict[int, int]:
-    """First column of the tile of each axis."""
+    """First column of each axis's tile."""
     first: dict[int, int] = {}
     for atom in sketch.atoms:
         if atom.column >= 0:

@@ -1,4 +1,4 @@
-"""Candidates of a reuse search to measure: all of them step by step, or the best by a model."""
+"""Candidates of a reuse search to measure: all of them step by step, or the best according to a model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .search import ReuseSearch
 
 
 class Ranking(ABC):
-    """Hands out the candidates of a reuse search."""
+    """Proposes the candidates of a reuse search."""
 
     def __init__(self, search: ReuseSearch, context: ms.TuneContext) -> None:
         self._search: Search = search.search
@@ -35,21 +35,21 @@ class Ranking(ABC):
 
     @property
     def counts(self) -> CandidateCounts:
-        """Candidates so far; those that the search visited count as drafted."""
+        """Counts of the candidates so far; candidates that the search visited count as drafted."""
         return CandidateCounts(len(self._visited), self._tried, self._proposed, self._rejected)
 
     @abstractmethod
     def propose(self, count: int, known: Container[str]) -> list[LiveProgram]:
-        """Up to `count` candidates that are not known; empty where the search is over."""
+        """Up to `count` candidates that are not known; empty when the search is over."""
 
-    def learn(self, latencies_s: Mapping[str, float]) -> None:  # noqa: B027  # models have decided
-        """Takes latencies in seconds by trace, inf for a failure."""
+    def learn(self, latencies_s: Mapping[str, float]) -> None:  # noqa: B027  # models ignore latencies
+        """Receives latencies in seconds by trace, inf for a failure."""
 
     def _trace(self, row: Row) -> str:
         return self._space.traces(self._space.choices(np.array([row])))[0]
 
     def _replay(self, trace: str) -> LiveProgram | None:
-        """The program of a trace; None, and counted, if it is rejected."""
+        """The program of a trace; if it is rejected, None, and the rejection is counted."""
         self._tried += 1
         try:
             candidate = replay_or_reject(self._context, trace)
@@ -71,14 +71,14 @@ class Ranking(ABC):
 class MeasuredRanking(Ranking):
     """Algorithm 1 as published: every candidate of a step is measured before the next step.
 
-    A candidate that was proposed and not measured by the time of the next proposal counts as a failure.
+    A proposed candidate that is not measured by the next proposal counts as a failure.
     """
 
     def __init__(self, search: ReuseSearch, context: ms.TuneContext) -> None:
         super().__init__(search, context)
         self._step: list[Row] | None = next(self._search, None)
         self._programs: dict[Row, str | None] = {}
-        """Trace of each candidate that was replayed, None for a rejected one."""
+        """Trace of each replayed candidate; None for a rejected one."""
         self._latencies_s: dict[str, float] = {}
 
     def propose(self, count: int, known: Container[str]) -> list[LiveProgram]:
@@ -110,10 +110,10 @@ class MeasuredRanking(Ranking):
 
 
 class DraftRanking(Ranking):
-    """All candidates of the search by the draft model, which also decides its steps."""
+    """All candidates of the search, ranked by the draft model, which also decides the search's steps."""
 
     def __init__(self, search: ReuseSearch, context: ms.TuneContext, rater: Rater, pool: DraftPool) -> None:
-        """`pool` is an empty one, by whose surrogate candidates are chosen."""
+        """`pool` is an empty pool whose surrogate chooses candidates."""
         super().__init__(search, context)
         self._pool = pool
         self._visited |= visited(self._search, lambda rows: (-rater(np.array(rows))).tolist())
@@ -137,7 +137,7 @@ class DraftRanking(Ranking):
 
 
 class ScoreRanking(Ranking):
-    """All candidates of the search by the cost model of replayed programs, where no draft model is there."""
+    """All candidates, ranked by the cost model for replayed programs; used if no draft model is available."""
 
     def __init__(self, search: ReuseSearch, context: ms.TuneContext, scorer: ms.CostModel) -> None:
         super().__init__(search, context)
@@ -165,7 +165,7 @@ class ScoreRanking(Ranking):
 
 
 def visited(search: Search, costs: Callable[[Sequence[Row]], Sequence[float]]) -> set[Row]:
-    """All candidates that a search visits if it is sent these costs."""
+    """All candidates that a search visits if it receives these costs."""
     seen: dict[Row, float] = {}
     try:
         rows = next(search)

@@ -1,4 +1,4 @@
-"""Search of a child by a parent's program: each sub-sketch of the program in turn (ETO, section 5)."""
+"""Search of a child by a parent's program, one sub-sketch of the program after another (ETO, section 5)."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from .simplified import SimplifiedSearch
 
 
 class NoReuseError(Exception):
-    """The parent's program cannot be reused: it is unreadable, or the child has no such sketch."""
+    """The parent's program cannot be reused: it is unreadable, or the child lacks its sketch."""
 
 
 @dataclass(frozen=True)
 class ReuseTarget:
-    """Properties of a target that shapes depend on."""
+    """Properties of a target on which shapes depend."""
 
     limits: GpuLimits | None
     """Limits of a GPU's thread block; None for a CPU."""
     vector_bytes: int = 32
     """Width of a CPU's vectors."""
     features: CpuFeatures | None = None
-    """Counterparts of B, T and M on a CPU; None for the default ones."""
+    """Counterparts of B, T and M on a CPU; None for the defaults."""
 
 
 @dataclass(frozen=True)
 class ReuseSearch:
-    """Search space and search of a child; the sketch is that of the parent's program."""
+    """Search space and search of a child, for the sketch of the parent's program."""
 
     space: SketchSpace
     search: Search
@@ -49,7 +49,7 @@ class ReuseSearch:
 def reuse_search(
     child: Task, spaces: Sequence[SketchSpace], parent: ReuseParent, target: ReuseTarget
 ) -> ReuseSearch:
-    """Search of a child by a program; `spaces` are the child's. Raises NoReuseError."""
+    """Search of a child by a parent's program; `spaces` belong to the child. Raises NoReuseError."""
     try:
         known = task_reading(parent.task.mod)
         sketch, values = known.sketches.read(parent.trace)
@@ -66,18 +66,18 @@ def reuse_search(
 
 
 def shapes_of(block: Block, structure: str, target: ReuseTarget) -> Shapes | None:
-    """Shapes of a tiling structure on a target; None for one that Algorithm 1 does not know."""
+    """Shapes of a tiling structure on a target; None for a structure that Algorithm 1 does not cover."""
     if target.limits is not None:
         return GpuShapes(block, target.limits) if structure == GpuShapes.structure else None
     return CpuShapes(block, target.vector_bytes) if structure == CpuShapes.structure else None
 
 
 def _all(base: Row, hierarchical: HierarchicalSearch | None, simplified: SimplifiedSearch) -> Search:
-    """Sub-sketches one by one; each begins with the best candidate of those before."""
+    """Searches the sub-sketches in sequence; each one begins with the best candidate so far."""
     best: Row | None = None
     if hierarchical is not None:
         best = yield from hierarchical.search()
-    if best is None:  # nothing is tiled, or the ranges hold no legal candidate: the adapted program
+    if best is None:  # nothing is tiled, or no legal candidate is in the ranges: the adapted program
         best = base
         yield from best_of([base])
     best = yield from simplified.search(best)
@@ -85,7 +85,7 @@ def _all(base: Row, hierarchical: HierarchicalSearch | None, simplified: Simplif
 
 
 def _same_sketch(sketch: Sketch, spaces: Sequence[SketchSpace]) -> SketchSpace | None:
-    """Space with the sketch; of several whose decisions correspond, one of the same instructions."""
+    """Space with the sketch; among several with corresponding decisions, one with the same instructions."""
     found = [space for space in spaces if corresponds(sketch, space.sketch)]
     return min(found, key=lambda space: space.sketch.counts != sketch.counts, default=None)
 

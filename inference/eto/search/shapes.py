@@ -1,4 +1,4 @@
-"""BShape, TShape and LShape of multi-level tiling, and the choice of each by its cost (ETO, section 5.1)."""
+"""BShape, TShape and LShape of multi-level tiling, and the choice of each by cost (ETO, section 5.1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .costs import (
 from .program_features import Interval
 
 MOST_SHAPES = 2**16
-"""Shapes that are compared at most; of more, as many in even steps."""
+"""Maximum number of shapes compared; from a larger number, this many are taken in even steps."""
 
 LARGEST_INNERMOST = 64
 """Largest innermost factor of MetaSchedule's tiles."""
@@ -39,15 +39,15 @@ class TShape:
     """Shape of the outputs of a thread (GPU) or of a register tile (CPU), by space axis."""
 
     virtual: Shape
-    """Parts of the block's tile that virtual threads make; on a CPU, register tiles in each step's tile."""
+    """Parts of the block's tile, one per virtual thread; on a CPU, register tiles in each step's tile."""
     tile: Shape
-    """Outputs of a thread in each part; on a CPU, of a register tile."""
+    """Outputs of a thread in each part; on a CPU, outputs of a register tile."""
 
 
 class Shapes(ABC):
     """Shapes of the multi-level tiling of one block.
 
-    A *unit* is what T counts: a thread, or on a CPU a register tile.
+    T counts *units*. A unit is a thread, or on a CPU a register tile.
     """
 
     structure: str
@@ -62,7 +62,7 @@ class Shapes(ABC):
     # --- BShape ---------------------------------------------------------------------------------------------
 
     def block_shapes(self, blocks: Interval) -> Iterator[tuple[int, Shape]]:
-        """Yields each number of blocks in the interval with its BShape of the lowest cost (GetBShape)."""
+        """Yields each number of blocks in the interval with its BShape of lowest cost (GetBShape)."""
         tables = [perfect_tiles(int(extent), 2, 0) for extent in self.extents]
         rows = _products(tables, lambda rows: rows[:, :, 0].prod(axis=1) <= blocks.high * (1 + 1e-6))
         counts = rows[:, :, 0].prod(axis=1)
@@ -74,7 +74,7 @@ class Shapes(ABC):
     # --- LShape ---------------------------------------------------------------------------------------------
 
     def load_shapes(self) -> list[Shape]:
-        """LShapes with one value above the least, as GetLShape has them; also for lines 14 and 15."""
+        """LShapes with at most one value above the least, as in GetLShape; lines 14 and 15 use them too."""
         least = [self._least_loads(self.block.extents[axis]) for axis in self.reduction]
         found = {tuple(least): None}
         for place, axis in enumerate(self.reduction):
@@ -85,7 +85,7 @@ class Shapes(ABC):
         return list(found)
 
     def load_shape(self, shape: Shape, wanted_bytes: float) -> Shape:
-        """LShape whose bytes of a block's step are closest to those of the parent's program (GetLShape)."""
+        """LShape whose bytes per step of a block are closest to those in the parent's program (GetLShape)."""
         shapes = self.load_shapes()
         apart = [abs(math.log(self.step_bytes(shape, loads) / max(wanted_bytes, 1.0))) for loads in shapes]
         return shapes[int(np.argmin(apart))]
@@ -103,14 +103,14 @@ class Shapes(ABC):
         return found
 
     def _least_loads(self, extent: int) -> int:
-        """Fewest steps of a reduction loop that leave a legal tile."""
+        """Smallest number of steps of a reduction loop that leaves a legal tile."""
         return 1
 
     # --- TShape ---------------------------------------------------------------------------------------------
 
     @abstractmethod
     def unit_shapes(self, shape: Shape, loads: Shape, units: Interval) -> Iterator[tuple[int, TShape]]:
-        """Yields each number of a block's units in the interval with its TShape of the lowest cost.
+        """Yields each number of a block's units in the interval with its TShape of lowest cost.
 
         This is GetTShape.
         """
@@ -124,11 +124,11 @@ class Shapes(ABC):
         return found[units.contains(found) & self._legal_units(found)].astype(int).tolist()
 
     def fits(self, step_bytes: float) -> bool:
-        """Whether a block may hold the inputs of a step."""
+        """Whether a block can hold the inputs of a step."""
         return True
 
     def _legal_units(self, counts: NDArray[np.floating]) -> NDArray[np.bool_]:
-        """Numbers of units that a block may have."""
+        """Whether a block may have each of these numbers of units."""
         return np.ones(len(counts), dtype=np.bool_)
 
     # --- Tiles ----------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class Shapes(ABC):
         """BShape cost of one block; [n]."""
 
     def _tile(self, space: Tiles, loads: Shape | None = None) -> list[Floats]:
-        """Extents by axis of tiles [n, space axes] and of a step of the reduction, or of all of it."""
+        """Extents by axis of tiles [n, space axes], with one step of the reduction or the whole reduction."""
         tile = [np.full(len(space), extent, np.float32) for extent in self.block.extents]
         for place, axis in enumerate(self.reduction):
             tile[axis] = tile[axis] / np.float32(1 if loads is None else loads[place])
@@ -165,7 +165,7 @@ class GpuShapes(Shapes):
         self._limits = limits
 
     def unit_shapes(self, shape: Shape, loads: Shape, units: Interval) -> Iterator[tuple[int, TShape]]:
-        """See Shapes; the cost is that of shared memory. Of equal costs, few virtual threads are best."""
+        """See Shapes; shared memory determines the cost. At equal costs, fewer virtual threads are better."""
         most = min(units.high, self._limits.threads) * (1 + 1e-6)
 
         def allowed(rows: Tiles) -> NDArray[np.bool_]:
@@ -195,7 +195,7 @@ class GpuShapes(Shapes):
         return legal
 
     def space_tile(self, extent: int, block: int, virtual: int, tile: int) -> list[int]:
-        """See Shapes: the last factor is the least divisor of what a thread computes."""
+        """See Shapes: the last factor is the least divisor of the number of outputs of a thread."""
         last = least_divisor(tile)
         return [extent // block, virtual, block // (virtual * tile), tile // last, last]
 
@@ -209,11 +209,12 @@ class GpuShapes(Shapes):
 
 
 class CpuShapes(Shapes):
-    """Shapes of SSRSRS, which the paper has not: chunks (S0), tiles of a step (S2, S3), registers (S3).
+    """Shapes of SSRSRS, which the paper lacks: chunks (S0), tiles of a step (S2, S3), registers (S3).
 
-    BShape is a chunk. Its cost counts the cache lines of its inputs. TShape is a register tile, and how many
-    of them a step of the outer reduction covers. Its cost adds the vectors that register tiles load to the
-    lines that the tiles of all steps touch: requests to the nearest cache, and past it.
+    BShape is a chunk. Its cost is the number of cache lines of its inputs. TShape is a register tile, with
+    the number of register tiles that a step of the outer reduction covers. Its cost is the number of vectors
+    that register tiles load plus the number of lines that the tiles of all steps touch. The first counts
+    requests to the nearest cache, the second requests past it.
     """
 
     structure = "SSRSRS"
@@ -258,12 +259,12 @@ class CpuShapes(Shapes):
 
 @lru_cache(maxsize=4096)
 def least_divisor(number: int) -> int:
-    """Least divisor of a number but 1 (GetS); 1 for 1."""
+    """Least divisor of a number, except 1 (GetS); 1 for 1."""
     return next((d for d in range(2, number + 1) if number % d == 0), 1)
 
 
 def _products(tables: Sequence[Table], allowed: Callable[[Tiles], NDArray[np.bool_]]) -> Tiles:
-    """Combinations of one row of each table, all allowed at every table; int64 [n, tables, width]."""
+    """Combinations of one row of each table, allowed after every table; int64 [n, tables, width]."""
     width = tables[0].shape[1]
     found = np.empty((1, 0, width), dtype=np.int64)
     for table in tables:
@@ -281,7 +282,7 @@ def _kept(mask: NDArray[np.bool_], *arrays: NDArray[np.int64]) -> tuple[NDArray[
 def _cheapest(
     groups: NDArray[np.int64], costs: NDArray[np.floating], then: NDArray[np.integer]
 ) -> Iterator[int]:
-    """Row of the lowest cost of each group, by ascending group; `then` decides between equal costs."""
+    """Row of lowest cost in each group, by ascending group; `then` decides between equal costs."""
     order = np.lexsort((then, costs, groups))
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
     yield from order[starts].tolist()

@@ -1,14 +1,15 @@
 """Simplified searches of sketches without multi-level tiling (ETO, section 5.2).
 
-They are Algorithm 1 with fewer shapes: each decision is one-dimensional, and is enumerated within the range
-that the parent's program sets for it, one decision after the other. Each decision belongs to a block, whose
-loops decide the range (section 5.2 on composite sketches). On a GPU MetaSchedule has these sub-sketches:
+They are Algorithm 1 with fewer shapes. Each decision is one-dimensional. The search enumerates it within the
+range that the parent's program sets for it, one decision after another. Each decision belongs to a block,
+whose loops determine the range (section 5.2 on composite sketches). On a GPU MetaSchedule has these
+sub-sketches:
 
     cross-thread reduction (softmax, norms): the number of threads that share a reduction. B is fixed; T.
     two-level tile (loops without reuse): the threads of a block over fused space loops. T is fixed; B.
     unrolled constant tensor (Winograd): tiles of the space loops around unrolled ones; T by the outer tiles.
 
-On a CPU, which the paper has not, the tiles of split reductions and of space loops take the place of T.
+The paper does not cover CPUs. On a CPU the tiles of split reductions and of space loops replace T.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class SubSketch:
     kind: str
     """CROSS_THREAD, TWO_LEVEL or TILE."""
     block: str
-    """Block whose loop is split, "" for one that the sketch creates."""
+    """Block whose loop is split; "" for a block that the sketch creates."""
 
 
 def sub_sketches(sketch: Sketch) -> list[SubSketch]:
@@ -93,7 +94,7 @@ def _note_split(
 
 @dataclass(frozen=True)
 class SimplifiedSearch:
-    """Search of the decisions outside of a multi-level tiled nest, one after the other."""
+    """Sequential search of the decisions outside of a multi-level tiled nest."""
 
     space: SketchSpace
     structure: TaskStructure
@@ -104,7 +105,7 @@ class SimplifiedSearch:
     parent_structure: TaskStructure
 
     def search(self, best: Row) -> Search:
-        """The search from a candidate; unrolling is enumerated last."""
+        """The search from a given candidate; it enumerates unrolling last."""
         found = best
         parts = zip(sub_sketches(self.space.sketch), sub_sketches(self.parent_sketch), strict=False)
         for sub, of_parent in parts:
@@ -117,7 +118,7 @@ class SimplifiedSearch:
         return found
 
     def _others(self, sub: SubSketch, of_parent: SubSketch, best: Row) -> Iterator[Row]:
-        """The candidate with every value of the decision within the range."""
+        """The candidate with each value of the decision that lies in the range."""
         ours, theirs = (
             self._nest(self.structure, self.space.sketch, sub),
             self._nest(self.parent_structure, self.parent_sketch, of_parent),
@@ -132,7 +133,7 @@ class SimplifiedSearch:
                 yield (*best[: decision.column], *value, *best[decision.column + decision.width :])
 
     def _nest(self, structure: TaskStructure, sketch: Sketch, sub: SubSketch) -> Block:
-        """Major loop nest of a sub-sketch: its block, or the sketch's for a block that the sketch creates."""
+        """Major loop nest of a sub-sketch: its block, or the sketch's if the sketch creates that block."""
         return structure.block(sub.block) or sketch.block
 
 
@@ -146,8 +147,8 @@ def _compared(
     known: Any,
     then: Row,
 ) -> tuple[Interval, float, float]:
-    """Range of a ratio, and the feature of the child and of the parent's program that it limits."""
-    if kind == TILE:  # outer tiles, which are parallel or bound to threads
+    """Range of a ratio, and the features of the child and of the parent's program whose ratio it limits."""
+    if kind == TILE:  # outer tiles, which run in parallel or are bound to threads
         return ranges.threads, float(math.prod(value[:-1])), float(math.prod(then[:-1]))
     threads = float(decision.values[value[0]]), float(known.values[then[0]])
     space = tuple(

@@ -1,4 +1,4 @@
-"""Reuse strategy: tasks with a parent by its program, others by a backend (ETO, section 4)."""
+"""Reuse strategy: search from a parent's program, or by a backend without a parent (ETO, section 4)."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ from .ranking import DraftRanking, MeasuredRanking, Ranking, ScoreRanking
 from .search import NoReuseError, ReuseSearch, ReuseTarget, reuse_search
 
 NO_REUSE = "program not reusable"
-"""Cause of a parent's program that no search can begin with."""
+"""Cause of a skipped parent: no search can begin with its program."""
 
 
 class ReuseStrategy(Strategy):
-    """Algorithm 1 and the simplified searches for a task with a parent, a backend for one without.
+    """Algorithm 1 and the simplified searches for a task with a parent, and a backend for a task without one.
 
-    A round with parents has candidates of the first parent whose program can be reused. Where none can, for
-    tasks without parents, and once the candidates are spent, the backend searches. Ranked by a model, it also
-    goes on where the candidates are too few: ranges may hold hardly any on a CPU.
+    In a round with parents, the candidates come from the first parent whose program can be reused. The
+    backend searches if no program can be reused, if the task has no parents, and after the last candidate.
+    With ranking by a model, it also fills up a round with too few candidates: on a CPU the ranges may contain
+    hardly any.
     """
 
     Config = ReuseConfig
@@ -43,13 +44,13 @@ class ReuseStrategy(Strategy):
 
     @classmethod
     def measures_steps(cls, config: Any) -> bool:
-        """See Strategy: Algorithm 1 as published does."""
+        """See Strategy: Algorithm 1 as published measures its steps."""
         by_measuring: bool = config.rank == BY_MEASURING
         return by_measuring
 
     @classmethod
     def checkpoints(cls, config: Any) -> tuple[str, ...]:
-        """See Strategy: those of the backend, which rank the candidates of Algorithm 1 too."""
+        """See Strategy: the backend's checkpoints, which also rank the candidates of Algorithm 1."""
         return strategy_class(config.backend.name).checkpoints(config.backend)
 
     def __init__(self, backend: Strategy, config: ReuseConfig, setting: StrategySetting) -> None:
@@ -59,11 +60,11 @@ class ReuseStrategy(Strategy):
         self._ranking: Ranking | None = None
         self._reused: ReuseParent | None = None
         self._over = CandidateCounts()
-        """Counts of parents that were passed over, and of earlier searches."""
+        """Counts of skipped parents and of earlier searches."""
         self._known: set[str] = set()
         self._latencies_s: dict[str, float] = {}
         self._starts_open = 0
-        """Starts of the coming round."""
+        """Number of starts in the next round."""
 
     @classmethod
     def fitted(cls, config: Any, target: Target) -> StrategyConfig:
@@ -100,7 +101,7 @@ class ReuseStrategy(Strategy):
         return found
 
     def take_parents(self, parents: Sequence[ReuseParent]) -> None:
-        """See Strategy: the first program that can be reused decides on the search."""
+        """See Strategy: the first program that can be reused determines the search."""
         if self._reused is not None and any(_same(self._reused, parent) for parent in parents):
             return
         self._close()
@@ -129,7 +130,7 @@ class ReuseStrategy(Strategy):
         return found
 
     def _room(self, budget: RoundBudget) -> int:
-        """Candidates to propose; by measurements no more than are measured, as a step waits for all."""
+        """Candidates to propose. By measurement, no more than the round measures, as a step waits for all."""
         most = self._setting.per_round
         if self._config.rank == BY_MEASURING:
             return max(0, min(most, budget.measured - self._starts_open))
@@ -157,7 +158,7 @@ class ReuseStrategy(Strategy):
         task, target = self._setting.task, self._setting.target
         try:
             spaces = read_spaces(self.context, task_reading(self.context.mod).structure, task.name)
-        except Exception as error:  # TVM raises InternalError and others for loops that cannot be read
+        except Exception as error:  # TVM raises InternalError and others for unreadable loops
             raise NoReuseError(f"{task.name}: its sketches cannot be read") from error
         limits = gpu_limits(target)
         bits = None if limits else traits(target).vector_bits
