@@ -25,8 +25,7 @@ INPUTS = 8
 def measure_agreement(
     network: Network, dtype: str, run: Callable[..., Sequence[NDArray[Any]]], inputs: int = INPUTS
 ) -> tuple[Agreement, list[float] | None]:
-    """Measures the agreement of `run`, the compiled network in `dtype`, on the example and on random
-    inputs.
+    """Measures how the compiled network `run` in `dtype` agrees, on the example inputs and on random ones.
 
     Also returns the rival's difference for each output, in the form that `compare_narrow_outputs` expects.
     """

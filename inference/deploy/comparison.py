@@ -1,4 +1,4 @@
-"""Comparison of the tuned network with its alternatives for a user, each in a separate process."""
+"""Comparison of the tuned network with other ways to run the network, each in a separate process."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Comparison:
         self._network, self._arguments, self._forms = network, dict(arguments), forms
         self._device, self._limit_s = device, limit_s
         self.left_out: dict[str, str] = {}
-        """Titles of the rivals that cannot take part, with the reasons."""
+        """Reasons of the rivals that cannot take part, by title."""
         self._kinds: dict[str, type[Engine]] = {}
         for name in rivals:
             kind = engine_class(RIVALS[name])
@@ -213,8 +213,7 @@ class Comparison:
         return _Library(path, runner)
 
     def _form(self, form: CompiledForm) -> _Entry:
-        """Runner in the process that waits for its library, or in this process if no library can be
-        linked."""
+        """Runner in the process that waits for its library, or in this process without a linked library."""
         start, library = time.perf_counter(), self._libraries.get(form.name)
         runner: Runner | None = None
         if library is not None:

@@ -128,7 +128,7 @@ class CompiledNetwork:
             return profile_network(self._module, self.device, tensors, self.task_of)
 
     def bind(self, *inputs: NDArray[Any]) -> Callable[[], Any]:
-        """A call to time: inputs are already on the device, outputs stay there, and the call waits for
+        """A call to time: inputs are on the device before, outputs stay there, and the call waits for
         them."""
         tensors = [tvm.runtime.tensor(array, self.device) for array in inputs]
         run = self.machine["main"]
@@ -213,8 +213,7 @@ def how_to_run(library: Path, target: Target) -> list[str]:
 
 
 def with_packed_weights(scheduled_mod: tvm.IRModule) -> tvm.IRModule:
-    """The module with constants already in the layouts that schedules chose, instead of repacked in each
-    run."""
+    """The module with constants in the layouts that schedules chose, instead of repacked in each run."""
     # The pass fails on functions without blocks, in which it has nothing to change.
     loose = {
         var: func

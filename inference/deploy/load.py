@@ -72,8 +72,7 @@ class LoadedNetwork:
         return self._pool.run(self._call, inputs)
 
     def profile(self, *inputs: Array, repeats: int = 10) -> NetworkProfile:
-        """Times each call inside a run, in the shortest of up to `repeats` runs:
-        `print(network.profile(x))`.
+        """Times the calls inside the shortest of up to `repeats` runs: `print(network.profile(x))`.
 
         Function names are TVM's; `CallTime.task` names the task in `report.json`. Raises InputError,
         ProfileError.
@@ -156,8 +155,7 @@ def _opened(path: Path) -> tvm.runtime.Module:
 
 
 def _check_elf(path: Path) -> None:
-    """Raises LoadError for a file of another format, and for a truncated file, which would crash the
-    process."""
+    """Raises LoadError for a file of another format or a truncated one, which would crash the process."""
     with path.open("rb") as file:
         head = file.read(_ELF_HEADER.size)
     if not head.startswith(_ELF_MAGIC):

@@ -19,8 +19,7 @@ ROUNDING_FACTOR = 3.0
 """Largest accepted difference over the reference's own rounding error, if the error is known."""
 
 NARROW_FACTOR = 2.0
-"""Largest accepted ratio of a narrow network's difference to the rival's difference in the same data
-type."""
+"""Largest accepted ratio of a narrow network's difference to the rival's in the same data type."""
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,7 @@ def profile_network(
     repeats: int = 10,
     limit_s: float = 2.0,
 ) -> NetworkProfile:
-    """Times the calls of a network with TVM's instrument, which the virtual machine runs around each of
-    them.
+    """Times the calls of a network with TVM's instrument, which the virtual machine calls around each one.
 
     Runs with and without the instrument alternate. The shortest time counts, both for whole runs and for
     the

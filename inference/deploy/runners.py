@@ -1,5 +1,4 @@
-"""Runners: contestants of a comparison as their owner controls them, in a separate process or in this
-one."""
+"""Runners: contestants of a comparison, each controlled in a separate process or in this one."""
 
 from __future__ import annotations
 

@@ -80,8 +80,7 @@ class Timing:
         return sum(turn.wall_s for turn in self.turns)
 
     def due(self, repeats: int, fastest_s: float, limit_s: float) -> bool:
-        """Whether the contestant needs another turn; `fastest_s` is the shortest latency of all
-        contestants."""
+        """Whether the contestant needs another turn; `fastest_s` is the shortest latency of all."""
         least_s = min((turn.latency_s for turn in self.turns), default=0.0)
         slow = least_s > SLOW_RATIO * fastest_s
         self.wanted = min(SLOW_TURNS, repeats) if slow else repeats

@@ -76,8 +76,7 @@ class Tuned:
 
 
 def comparison_in_float32(network: Network) -> Compare:
-    """Compares outputs with the network's own; the first disagreement triggers computing their rounding
-    errors."""
+    """Compares outputs with the network's own; the first disagreement triggers `rounding_errors`."""
     reference = network.reference_outputs()
     rounding_errors = cache(partial(network.rounding_errors, reference))
 
@@ -156,8 +155,7 @@ class Trial:
         self.console.print("the exported network was neither run nor checked here", style="yellow")
 
     def _compare(self, tuned: Tuned) -> NetworkTimings:
-        """Compiles, checks and exports the tuned network; times it together with the untuned one and
-        rivals."""
+        """Compiles, checks and exports the tuned network; times it and its contestants in turns."""
         config, network, target = self.config, tuned.network, tuned.target
         on_cpu = is_cpu(target)
         if on_cpu and get_cc() is None:
@@ -208,8 +206,7 @@ class Trial:
     def _comparison_with_original(
         self, network: Network, compiled: CompiledNetwork
     ) -> tuple[Compare, Agreement | None]:
-        """Comparison with the original's outputs, and the network's agreement with float32 in another data
-        type."""
+        """Comparison with the original's outputs, and agreement of another data type with float32."""
         dtype = self.config.lowering.dtype
         if dtype == WIDE:
             return comparison_in_float32(network), None
@@ -225,8 +222,7 @@ class Trial:
     def _export(
         self, library: Path | None, compiled: CompiledNetwork, network: Network, on_cpu: bool
     ) -> list[Contestant]:
-        """Writes the library of the tuned network, if requested, and times it from a user's point of
-        view."""
+        """Writes the library of the tuned network, if requested, and times it as users run it."""
         if library is None:
             return []
         with self.watch.stage("export"), self.console.status(f"writing {library}"):
@@ -241,7 +237,6 @@ class Trial:
                 return []
 
     def _time_for_untuned(self, results: Sequence[TaskResult]) -> bool:
-        """Whether `untuned_limit_s` permits timing the untuned network; an unknown latency counts as too
-        long."""
+        """Whether `untuned_limit_s` permits timing the untuned network; an unknown latency is too long."""
         limit_s, takes_s = self.config.untuned_limit_s, untuned_by_tasks_s(results)
         return limit_s is None or (takes_s is not None and takes_s <= limit_s)

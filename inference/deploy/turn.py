@@ -49,8 +49,7 @@ class Meter:
         self._cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
     def read(self) -> tuple[float, float, float, float]:
-        """Seconds: clock, CPU time of this process, CPU time of all processes, waiting time of this
-        process."""
+        """Seconds: clock, CPU time of this process and of all processes, waiting time of this process."""
         return time.perf_counter(), time.process_time(), self._busy_s(), _waited_s()
 
     def _busy_s(self) -> float:

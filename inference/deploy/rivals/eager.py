@@ -82,14 +82,13 @@ class TorchEngine(Engine):
 
 
 class Eager(TorchEngine):
-    """PyTorch with default settings, which runs one operator at a time."""
+    """PyTorch with its default memory layout, which runs one operator at a time."""
 
     title = EAGER
 
 
 class EagerChannelsLast(TorchEngine):
-    """PyTorch with images and convolution weights in channels-last order, oneDNN's layout and often
-    cuDNN's."""
+    """PyTorch with images and convolution weights channels last, oneDNN's layout and often cuDNN's."""
 
     title = "PyTorch eager, channels last"
 

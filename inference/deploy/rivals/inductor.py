@@ -23,8 +23,7 @@ class Inductor(TorchEngine):
 
     @classmethod
     def environment(cls, threads: int, folder: Path) -> dict[str, str]:
-        """See Engine; the cache is private to the process, since `ready_s` would depend on earlier runs
-        otherwise."""
+        """See Engine; with a shared cache, `ready_s` would depend on earlier runs."""
         return {**super().environment(threads, folder), "TORCHINDUCTOR_CACHE_DIR": str(folder)}
 
     def load(self, source: NetworkSource) -> Call:

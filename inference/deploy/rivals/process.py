@@ -63,8 +63,7 @@ class EngineProcess:
             self._source = NetworkSource(inputs, path=self._path)
 
     def load(self, outputs: str) -> dict[str, Any]:
-        """Makes the network runnable, and writes the outputs of its first run to a file with
-        `save_arrays`."""
+        """Makes the network runnable, and saves the outputs of its first run with `save_arrays`."""
         start = time.perf_counter()
         self._call = self._engine.load(self._source)
         first = self._call()
@@ -113,8 +112,7 @@ def save_arrays(path: Path, arrays: tuple[NDArray[Any], ...] | list[NDArray[Any]
 
 
 def load_arrays(path: Path) -> tuple[NDArray[Any], ...]:
-    """Inverse of `save_arrays`; arrays start at multiples of 64 bytes, so that engines read them in
-    place."""
+    """Inverse of `save_arrays`; arrays start at multiples of 64 bytes, so engines read them in place."""
     with np.load(path, allow_pickle=False) as found:
         return tuple(_aligned(found[f"arr_{number}"]) for number in range(len(found.files)))
 
