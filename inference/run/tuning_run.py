@@ -146,7 +146,7 @@ class TuningRun(ABC):
                 if not config.search.measure:
                     self.predicted = PredictedSchedules(database.folder, target)
                 if not self._expects_nothing(database):
-                    self._start(workforce, database)  # beside the next stage
+                    self._start(workforce, database)  # during the next stage
             yield Opened(target, hardware, workforce, database)
 
     @contextmanager
