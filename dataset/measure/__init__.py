@@ -75,9 +75,9 @@ def make_executor(
 
 
 def check_runs(config: ExecutorConfig, target: Target) -> None:
-    """Raises ExecutorConfigError if programs are to run on this machine's CPU, which is too old for them.
+    """Raises ExecutorConfigError if programs for this machine's CPU use instructions that it lacks.
 
-    An instruction that the CPU lacks would kill the process.
+    Such an instruction would kill the process.
     """
     if config.kind != "local" or target.kind.name != "llvm":
         return
