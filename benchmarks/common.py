@@ -1,6 +1,7 @@
 """Common parts of all benchmarks: results with manifests, machine names, means, turns, runs that are kept.
 
-Each result is `results/<benchmark>/<machine>/result.json`; `manifest.json` beside it says how it came about:
+Each result is `results/<benchmark>/<machine>/result.json`; `manifest.json` in the same folder describes its
+origin:
 
     clock = start()
     ...
@@ -37,7 +38,7 @@ MANIFEST_FIELDS = (
     *("benchmark", "machine", "variant", "command", "commit", "versions", "hardware"),
     *("started_at", "finished_at", "load", "reconstructed", "notes"),
 )
-"""Fields of every `manifest.json`. In one with `"reconstructed": true`, null stands for what is not known."""
+"""Fields of every `manifest.json`. With `"reconstructed": true`, null stands for unknown values."""
 
 DIGITS = 6
 """Significant digits of the numbers in a result."""
@@ -68,8 +69,8 @@ def argument_parser(package: ModuleType) -> argparse.ArgumentParser:
 def machine_name(hardware: Mapping[str, Any]) -> str:
     """Short name of a machine by its hardware description: zen3, zen5, xeon-167, h100.
 
-    `hardware` is the JSON form of `foretune.dataset.hardware.Hardware`. AMD's family 25 is Zen 4 where it has
-    AVX-512 and Zen 3 where it has not.
+    `hardware` is the JSON form of `foretune.dataset.hardware.Hardware`. AMD's family 25 is Zen 4 if it has
+    AVX-512, and Zen 3 otherwise.
     """
     details = hardware.get("details") or {}
     family, model = str(details.get("family", "")), str(details.get("model", ""))
@@ -135,7 +136,7 @@ def write_result(
         begun: value of `start`.
         hardware: description of the machine that was measured on.
         variant: tells results of one benchmark on one machine apart.
-        notes: one sentence on what the manifest does not tell otherwise.
+        notes: one sentence with facts that the manifest does not contain otherwise.
         checkouts: for a comparison of commits, the folder of each by its name in the result.
 
     Returns the folder.
@@ -181,7 +182,7 @@ def command_line(arguments: Sequence[str]) -> str:
 
 
 def revision(folder: Path) -> str | None:
-    """Commit of a checkout, with `+changes` where files differ from it; None where it is no checkout."""
+    """Commit of a checkout, with `+changes` if its files differ from it; None outside a checkout."""
     try:
         commit, changes = (
             subprocess.run(
@@ -195,7 +196,7 @@ def revision(folder: Path) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Version of Python and of each package that results depend on, of those that are installed."""
+    """Versions of Python and of the installed packages that results depend on."""
     found = {"python": sys.version.split()[0]}
     for package in _PACKAGES:
         try:
@@ -210,7 +211,7 @@ def _now() -> str:
 
 
 def _stolen_ticks() -> tuple[float, float]:
-    """Zeros where the system does not tell."""
+    """Zeros if the system does not report the values."""
     try:
         ticks = [float(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     except (OSError, IndexError, ValueError):
@@ -259,10 +260,9 @@ def kept_run(
 ) -> T:
     """Result of an earlier run with these settings, or of `make`, which is then kept at `path`.
 
-    `settings` and the result are JSON values. A run with other settings is made anew, but those named in
-    `free` may differ, and so is each run where `again`. A benchmark that was stopped goes on where it was. A
-    path that ends in `.xz` is compressed. `library` is a file that `make` writes, too; a run without it is
-    made anew.
+    `settings` and the result are JSON values. A run with other settings is repeated, except that the settings
+    in `free` may differ; with `again`, every run is repeated. A stopped benchmark resumes. A path that ends
+    in `.xz` is compressed. `library` is a file that `make` writes, too; a run without it is repeated.
     """
     wanted = json.loads(json.dumps(settings))
     if path.is_file() and not again and (library is None or library.is_file()):
@@ -270,7 +270,7 @@ def kept_run(
         if {**kept["settings"], **{name: wanted[name] for name in free}} == wanted:
             return kept["run"]
     if library is not None:
-        path.unlink(missing_ok=True)  # it would tell of another library if `make` is interrupted
+        path.unlink(missing_ok=True)  # it would describe another library if `make` is interrupted
     content = json.dumps({"settings": wanted, "run": make()}).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.tmp")
@@ -308,7 +308,7 @@ def warm_seconds(run: Callable[[], object], turn_s: float = 0.05) -> float:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """Raises ValueError where there are no values, or one is not positive."""
+    """Raises ValueError without values, or if one is not positive."""
     if not values or min(values) <= 0:
         raise ValueError(f"geometric mean of {list(values)}: give positive numbers, at least one")
     return math.exp(statistics.fmean(map(math.log, values)))

@@ -1,7 +1,7 @@
 """Writes every table of README.md, docs/ and benchmarks/README.md from `benchmarks/results`.
 
     python -m benchmarks.figures            # or: make figures
-    python -m benchmarks.figures --check    # status 1 where a page differs from its results
+    python -m benchmarks.figures --check    # status 1 if a page differs from its results
 
 A table stands between `<!-- table: NAME -->` and `<!-- /table -->`; `tables/__init__.py` has the names.
 """

@@ -23,9 +23,9 @@ FAILED = (subprocess.SubprocessError, OSError, DisturbedError, UserError)
 
 
 def add_options(parser: argparse.ArgumentParser, folder: str, minutes: str, *, extends: bool = True) -> None:
-    """Adds the options of `KeptRuns`; `minutes` says in the help what the default limit is.
+    """Adds the options of `KeptRuns`; `minutes` describes the default limit in the help.
 
-    Without `extends` there is no option to add to a committed result.
+    Without `extends`, the option to add to a committed result is absent.
     """
     add = parser.add_argument
     add("--minutes", type=float, help=f"begin no run after so many ({minutes})")
@@ -38,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser, folder: str, minutes: str, *, e
 
 
 class KeptRuns:
-    """Runs, each kept as soon as it is done."""
+    """Runs, each stored as soon as it completes."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class KeptRuns:
     def kept(
         self, name: str, settings: dict[str, Any], make: Callable[[], Any], suffix: str = ".json"
     ) -> Any:
-        """The kept run of this name and these settings, or a new one; None where it failed."""
+        """The kept run with this name and these settings, or a new one; None after a failure."""
         settings = {"commit": commit_of(ROOT), **settings}
         free = ("commit",) if self._arguments.keep else ()
         try:
@@ -90,7 +90,7 @@ class KeptRuns:
             return None
 
     def write(self, benchmark: str, result: Mapping[str, Any], begun: Start, machine: Hardware) -> Path:
-        """Writes a result with what failed and what was left out; returns its folder."""
+        """Writes a result with its failed and omitted runs; returns its folder."""
         if self.left_out:
             print(f"no time for {', '.join(self.left_out)}; the same command goes on with them", flush=True)
         common = {
@@ -111,7 +111,7 @@ class KeptRuns:
 
 
 def earlier_result(arguments: argparse.Namespace, benchmark: str, machine: Hardware) -> dict[str, Any]:
-    """Result that `--extend` adds to, with `commit` and `notes` of its manifest; empty where there is none.
+    """Result that `--extend` adds to, with `commit` and `notes` of its manifest; empty if it does not exist.
 
     Raises UserError for one of other overrides, search, trials or size.
     """

@@ -67,8 +67,8 @@ def operator(source: str, configuration: int) -> Task:
 def time_in_turns(modules: Sequence[str], target: Target, *, flush: bool, turns: int = TURNS) -> list[float]:
     """Median latency in seconds of each scheduled module, given as TVM's JSON.
 
-    `flush` says whether caches are flushed before each run, as where other operators ran before. Without it
-    they stay warm, as MetaSchedule's LocalRunner leaves them.
+    `flush` flushes caches before each run, as if other operators had run before. Otherwise they stay warm, as
+    with MetaSchedule's LocalRunner.
     """
     samples: list[list[float]] = [[] for _ in modules]
     config = MeasureConfig(repeats=5, groups=2, budget_s=0.5, cache_flush=flush)

@@ -33,7 +33,7 @@ SEEDLESS = ("trees",)
 
 
 def ensemble(records: TableRecords, options: argparse.Namespace, folder: Path) -> Path:
-    """Checkpoint of the models of `options.ensemble` with each seed; what a stopped call trained is kept."""
+    """Checkpoint of the models in `options.ensemble` for each seed; models from a stopped call are kept."""
     found = folder / "combined"
     if found.exists():
         return found

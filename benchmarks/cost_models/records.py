@@ -1,4 +1,4 @@
-"""Records of a table: those that its checkpoints were trained on, and the tasks to test on."""
+"""Records of a table: the training records of its checkpoints, and the tasks to test on."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TableRecords:
 
 
 def merged(datasets: Sequence[str], folder: Path) -> Path:
-    """One dataset of several, written anew into a folder; a single one is returned as it is.
+    """Merges several datasets into a new folder; a single dataset is returned unchanged.
 
     A program that two of them have measured counts once, as in `foretune dataset merge`.
     """

@@ -141,7 +141,7 @@ def _detector(path: str, side: int) -> Entry:
 def _from_transformers(
     family: str, name: str, inputs: Mapping[str, InputSpec], *, model: str = "Model", **settings: Any
 ) -> Entry:
-    """`name` is that of the architecture, such as Bert for BertModel and BertConfig."""
+    """`name` is the architecture's name, such as Bert for BertModel and BertConfig."""
     names = tuple(inputs)
     made = partial(_transformers, f"{name}{model}", f"{name}Config", names, settings)
     return Entry("transformers", family, made, tuple(inputs.values()))
@@ -161,7 +161,7 @@ def _vision(
 
 
 def _decoder(name: str, *, heads: int | None = 4, model: str = "Model", **settings: Any) -> Entry:
-    """A text decoder of four layers of 256 channels, with grouped attention where it has it."""
+    """A text decoder of four layers of 256 channels, with grouped attention if the architecture has it."""
     small = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 512}
     grouped = {} if heads is None else {"num_key_value_heads": 2}
     return _text(name, family=GENERATIVE, model=model, **{**small, **grouped, **settings})

@@ -46,7 +46,7 @@ UNSEARCHED = ("search", "no task was searched within budget_s")
 def sweep_one(
     name: str, entry: Entry, overrides: Sequence[str], *, limit_s: float, limit_mb: float
 ) -> dict[str, Any]:
-    """The row of a network: whether it passed, where it failed and why, seconds, memory, tasks."""
+    """The row of a network: whether it passed, the failed step and its cause, seconds, memory, tasks."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         log, report = Path(scratch) / "log", Path(scratch) / "report" / "report.json"
@@ -124,7 +124,7 @@ def of_report(report: Mapping[str, Any]) -> dict[str, Any]:
 def _watched(
     process: subprocess.Popen[bytes], limit_s: float, limit_mb: float
 ) -> tuple[tuple[str, str] | None, float]:
-    """Why the process was stopped, None where it ended, and the most memory of it and its children."""
+    """Reason why the process was stopped, or None if it ended, and peak memory including its children."""
     began, peak_mb = time.monotonic(), 0.0
     while process.poll() is None:
         peak_mb = max(peak_mb, _resident_mb(process.pid))

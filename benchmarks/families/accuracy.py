@@ -61,7 +61,7 @@ def heat_map(data: Grouped, tasks: Sequence[int]) -> list[list[float]]:
 def summary(
     accuracies: Mapping[str, Sequence[float]], heat: Sequence[Sequence[float]], families: Sequence[str]
 ) -> dict[str, Any]:
-    """Table 2, and what the heat map says of tasks of one family and of two."""
+    """Table 2, and the heat map's means over tasks of one family and of two."""
     every = np.array(heat)
     names = np.array(families)
     same = names[:, None] == names[None]

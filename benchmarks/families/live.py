@@ -1,4 +1,4 @@
-"""Planners and shared surrogates on a device, and foresee tuning of stock's search beside stock's scheduler.
+"""Planners and shared surrogates on a device, and foresee tuning of stock's search against stock's scheduler.
 
 Every run begins with an empty database. The networks that Foretune's searches find are timed side by side.
 """
@@ -57,8 +57,8 @@ BUDGETS: Mapping[str, contest.Budget] = {
 }
 """Seconds that a search has: these would spend `top_k` programs a task.
 
-Planning by shares stops by itself, where the surrogate expects nothing more. A budget counts from the start
-of the command, so that a search has some seconds less than the share, unless its budget has them on top.
+Planning by shares stops on its own when the surrogate expects no further gain. A budget counts from the start
+of the command, so a search gets some seconds less than the share, unless its budget adds them.
 """
 
 STOCK: Mapping[str, Callable[[], dict[str, Any]]] = {
@@ -133,7 +133,7 @@ def stock(
 ) -> dict[str, Any]:
     """One tuning by MetaSchedule's own search: the sum of its tasks' latencies over its seconds.
 
-    Tasks of which it runs no program are left out and named: a gather by random indices ends its process.
+    Tasks without a program that runs are left out and named: a gather by random indices ends its process.
     `dry_run` invents latencies.
     """
     device = parse_target(target)
@@ -178,7 +178,7 @@ class Curve(ms.measure_callback.PyMeasureCallback):
         return points
 
     def left_out(self) -> list[str]:
-        """Names of the tasks of which no program ran."""
+        """Names of the tasks for which no program ran."""
         ran = self._ran()
         return [task.name for number, task in enumerate(self._tasks) if number not in ran]
 

@@ -60,7 +60,7 @@ def is_known(runs: Iterable[Mapping[str, Any]], searches: Collection[str], seed:
 
 @dataclass(frozen=True)
 class Budget:
-    """Seconds that a search has, by those that another one took for search and measurement."""
+    """Seconds for a search, from the seconds that another one spent on search and measurement."""
 
     rival: str
     """Name of that search, which runs before it."""

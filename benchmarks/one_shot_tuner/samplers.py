@@ -62,7 +62,7 @@ def folder_of(data: Path, pair: str) -> Path:
 
 
 def grow(folder: Path, pair: str, tasks: int) -> None:
-    """Measures the dataset of a pair up to so many tasks; what is there is kept.
+    """Measures the dataset of a pair up to a number of tasks; existing records are kept.
 
     Raises CalledProcessError.
     """

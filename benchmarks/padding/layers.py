@@ -24,7 +24,7 @@ SIZE = 224
 PLAIN = "plain"
 
 FORMS: Mapping[str, int] = {PLAIN: 3, "filled up to 4": 4, "filled up to 8": 8}
-"""Input channels of each form. The second one is what the lowering makes of three channels."""
+"""Input channels of each form. The lowering pads three channels to the second number."""
 
 LAYERS: Mapping[str, tuple[int, int, int]] = {
     "ResNet": (64, 7, 2),

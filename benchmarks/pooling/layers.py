@@ -1,4 +1,4 @@
-"""Layers with squeeze and excitation: a depthwise convolution and the average of each channel behind it."""
+"""Layers with squeeze and excitation: a depthwise convolution, followed by the average of each channel."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def name_of(layer: Layer) -> str:
 
 
 def measured(layer: Layer, target: Target, turns: int) -> dict[str, Any]:
-    """Median seconds of a convolution alone, of it and an average behind it, and of both in one function."""
+    """Median seconds of a convolution alone, with a separate average after it, and of both in one
+    function."""
     size, channels, window, stride, activation = layer
     image, both = (
         by_template(task_of(form, (channels, size), target, window, stride, activation), target)

@@ -1,4 +1,4 @@
-"""RepVGG as it is deployed: 3x3 convolutions, each with an activation (Ding et al. 2021, section 3.4)."""
+"""RepVGG in its deployed form: 3x3 convolutions, each with an activation (Ding et al. 2021, section 3.4)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Size:
     """Layers and widths of one RepVGG."""
 
     blocks: tuple[int, int, int, int]
-    """Convolutions of the stages behind the first one, which has one."""
+    """Convolutions of the stages after the first one, which has one."""
     width: float
     """Factor of the widths but the last."""
     last_width: float

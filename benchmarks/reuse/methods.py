@@ -55,9 +55,9 @@ class Searched:
     measured: dict[str, float]
     """Latency in seconds of the programs that ran, by trace."""
     best: str | None
-    """Module (JSON) of the fastest program; None where none ran."""
+    """Module (JSON) of the fastest program, or None if no program ran."""
     by_backend: bool
-    """Whether the backend searched it: always so without a parent, and where the parent was of no use."""
+    """Whether the backend searched it: always without a parent, and also if the parent did not help."""
 
     def summary(self) -> dict[str, Any]:
         """JSON values of the search without its programs."""
@@ -86,7 +86,7 @@ def searched(
 ) -> Searched:
     """Searches a task from an empty database; `donor` is its parent, which all but the backend need.
 
-    The search takes turns with the measurements in this process: nothing else runs beside them.
+    The search alternates with the measurements in this process, so nothing else runs during them.
     """
     config = replace(settings_of(method, trials, seed, stock), processes=0).fitted(target)
     checkpoint = fitting_checkpoint(AUTO, target) if method == RANKED else None
@@ -153,7 +153,7 @@ def _planner(
 
 
 class _Keeping(NetworkTuner):
-    """Tuner that gives out what it measured."""
+    """Tuner that returns its measurements."""
 
     @property
     def known(self) -> list[MeasuredCandidate]:

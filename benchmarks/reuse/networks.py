@@ -144,7 +144,7 @@ class _Branches(nn.Module):
 
 
 class _Residual(nn.Module):
-    """Branches whose projection is added to what they read, at a fifth of its size."""
+    """Branches whose projection is added to their input, at a fifth of its size."""
 
     def __init__(self, channels: int, *branches: nn.Module) -> None:
         super().__init__()

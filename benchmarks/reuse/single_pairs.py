@@ -36,7 +36,7 @@ TYPES: Mapping[str, str] = {
 """Operators by ETO's name of their type (section 7.1)."""
 
 DRAWN = (8, 16, 32)
-"""Operators of a type that are drawn: more where there are too few pairs."""
+"""Operators drawn per type; more are drawn if there are too few pairs."""
 
 LARGEST_FLOPS = 2e9
 """Operations of a drawn operator at most: larger ones take minutes to measure on two cores."""

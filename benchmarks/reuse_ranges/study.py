@@ -1,4 +1,4 @@
-"""Reuse pairs of a dataset, and what the ranges of each hold."""
+"""Reuse pairs of a dataset, and the programs that the ranges of each pair hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One network: tuned, timed beside its rivals, and what its tasks reach of the machine's peak."""
+"""One network: tuned, timed against its rivals, with the share of the machine's peak that its tasks reach."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def measure(
 
 
 def of_report(network: str, tuning: Mapping[str, Any], timing: Mapping[str, Any]) -> dict[str, Any]:
-    """The result's part of two reports: that of the tuning run, and that of the timing that counts."""
+    """The result's part of two reports: the tuning run's, and the report with the timing that counts."""
     names = {engine_class(location).title: name for name, location in RIVALS.items()} | {TUNED: FORETUNE}
     ready_s = {one["name"]: one["ready_s"] for one in tuning["contestants"]}
     version = f"foretune {timing['versions']['foretune']}"
@@ -101,7 +101,7 @@ def _calls(profile: Mapping[str, Any] | None) -> dict[str, float] | None:
 def share_of_peak(tasks: Sequence[Mapping[str, Any]], peak_gflops: float | None) -> dict[str, Any]:
     """Rates of a network's tasks as shares of the cores' peak of `peak_gflops`, together and each.
 
-    On a device whose peak is not measured the shares are None.
+    On a device with an unmeasured peak, the shares are None.
 
     A task that was not tuned counts with its untuned latency. One without any does not count, nor does one
     that the network does not call.

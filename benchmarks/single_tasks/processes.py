@@ -26,7 +26,7 @@ def task_file(folder: Path, name: str, task: Task) -> Path:
 
 
 def search(checkout: Path, task: Path, seed: int, settings: Sequence[str]) -> dict[str, Any]:
-    """Searches the task of a file; see `search.py` for the settings and for what is found."""
+    """Searches the task in a file; see `search.py` for the settings and the result."""
     load = os.getloadavg()[0]
     out = task.with_name(f".{task.stem}-{seed}.out.json")
     try:

@@ -117,9 +117,9 @@ def bound_of(task: Measured, mod: tvm.IRModule) -> str:
 def kept(
     task: Measured, weights: dict[str, dict[str, float]], counts: Sequence[int], rng: np.random.Generator
 ) -> dict[str, list[float]]:
-    """By n_p: [space size over the whole, share of programs inside, best kept, that of as many at random].
+    """By n_p: [space size over the whole, share of programs inside, best kept, best of as many random ones].
 
-    The best kept is 0 where no program is inside.
+    The best kept is 0 if no program is inside.
     """
     mod = tvm.ir.load_json(task.row.tir)
     structure = read_structure(mod)

@@ -56,7 +56,7 @@ def several(result: Result, pairs: Sequence[Sequence[str]], part: str = "network
 
 
 def samplers(result: Result) -> Iterator[dict[str, Any]]:
-    """Models of pairs of samplers, with the latency of each run over that of the paper's pair of samplers."""
+    """Models of pairs of samplers, with the latency of each run over the paper's pair of samplers."""
     for pair, model in result.values["models"].items():
         tasks_from, programs_from = pair.split("_")
         for network, of in result.values["networks"].items():

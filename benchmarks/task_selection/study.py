@@ -1,4 +1,4 @@
-"""Rounds of one way to choose tasks: an ensemble is trained on what is known, tested, and asked for more."""
+"""Rounds of one way to choose tasks: an ensemble is trained on known tasks, tested, and asked for more."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Train: TypeAlias = Callable[[Sequence[str], int], Predict]
 """Trains a model on tasks with a seed."""
 
 Choose: TypeAlias = Callable[[Mapping[str, float], int, np.random.Generator], list[str]]
-"""Chooses so many of the tasks that are not known, by their disagreement."""
+"""Chooses a number of unknown tasks by their disagreement."""
 
 
 def at_random(disagreement: Mapping[str, float], count: int, rng: np.random.Generator) -> list[str]:
@@ -69,7 +69,7 @@ CHOICES: Mapping[str, Choose] = {
 
 @dataclass(frozen=True)
 class Parts:
-    """Tasks of a dataset by what they are for."""
+    """Tasks of a dataset by their role."""
 
     data: LabelledFeatures
     pool: list[str]

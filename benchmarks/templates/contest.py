@@ -83,7 +83,7 @@ class Found(NamedTuple):
     """Outcome of a search."""
 
     module: str | None = None
-    """Program as TVM's JSON, None where none runs."""
+    """Program as TVM's JSON, or None if no program runs."""
     seconds: float = 0.0
     detail: str = ""
     error: str = "the search found no program that runs"
@@ -116,7 +116,7 @@ class Ring:
         return process
 
     def searched(self, layer: Linear | Convolution, dtype: str, trials: int) -> Found:
-        """The fastest of so many programs of stock MetaSchedule's search."""
+        """The fastest of a number of programs from stock MetaSchedule's search."""
         try:
             found = self.tvm.ask("search", task=tvm.ir.save_json(layer.task(dtype)), trials=trials)
         except RunnerError as error:
@@ -128,7 +128,7 @@ class Ring:
 
         Args:
             found: program of the default rules.
-            count: templates, of which the fastest one takes part.
+            count: number of templates; the fastest one takes part.
         """
         for process in (self.tvm, self.onednn):
             process.ask("clear")

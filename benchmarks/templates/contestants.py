@@ -79,7 +79,7 @@ class OfTvm(Contestant):
 
 
 class OfOneDnn(Contestant):
-    """Layers of oneDNN as PyTorch's compiler calls them: weights packed ahead, bias and ReLU behind."""
+    """Layers of oneDNN as PyTorch's compiler calls them: weights packed ahead, then bias and ReLU."""
 
     def __init__(self, threads: int) -> None:
         super().__init__()

@@ -7,10 +7,10 @@
 Each device of the dataset is in turn the new one, and all others together are the source; or the source is
 a checkpoint, given with the dataset that it was trained on. A third of the new device's tasks, whose shapes
 the source does not have, are for the test; from the rest, the pool, k tasks are chosen. Compared on the test
-tasks: the source model as it is (none), fine-tuned on k tasks chosen by Fasor's clusters, by k-means and at
-random, trained from scratch on Fasor's k tasks, and, as what could be reached, trained and fine-tuned on the
-whole pool. The seed decides random choices, batches and initial weights; the source model and the split are
-the same for all.
+tasks: the unchanged source model (none), fine-tuned on k tasks chosen by Fasor's clusters, by k-means and at
+random, trained from scratch on Fasor's k tasks, and, as an upper bound, trained and fine-tuned on the whole
+pool. The seed decides random choices, batches and initial weights; the source model and the split are the
+same for all.
 
 Cells run seed by seed, the devices in turn, and after --minutes none begins. Stopped or out of time, the same
 command goes on from the cells that are finished, which are kept in `--work` with a page of curves;

@@ -143,7 +143,7 @@ class Runner:
             return self._evaluated(config.checkpoint_dir)
 
     def _source(self) -> Path | str:
-        """The checkpoint of the source, trained on the first call where it was not given."""
+        """The checkpoint of the source, trained on the first call if it was not given."""
         if isinstance(self.study.source, str):
             return self.study.source
         done = self._work / "source" / "checkpoint"

@@ -23,7 +23,7 @@ from .tuners import FORETUNE, METASCHEDULE, TUNERS, Run, run_foretune, run_metas
 
 
 def metaschedule_settings(tuner: str, trials: int) -> dict[str, Any]:
-    """JSON values that a run of MetaSchedule follows from, beside target, machine and seed."""
+    """JSON values that determine a run of MetaSchedule, in addition to target, machine and seed."""
     return {**METASCHEDULE[tuner], "max_trials_global": trials, "tvm": tvm.__version__}
 
 
@@ -101,7 +101,7 @@ def main() -> None:
     begun, target, hardware = start(), parse_target("llvm"), this_machine()
     machine = machine_name(vars(hardware))
     arguments.programs = arguments.programs or RESULTS / "tuning_curves" / machine / "programs"
-    load_tensor_intrinsics()  # no tuner pays for this import
+    load_tensor_intrinsics()  # imported here, so that it counts for no tuner
     lowering = Lowering(channels_last=False, prepack=False) if arguments.as_exported else AS_FASTEST
     settled = {"target": str(target), "machine": hardware.hardware_id}
     rows: dict[str, Any] = {}

@@ -47,11 +47,11 @@ METASCHEDULE: Mapping[str, Mapping[str, Any]] = {
 TUNERS = (*FORETUNE, *METASCHEDULE)
 
 TIMED_WITHIN = 1.5
-"""A program that its tuner measured at more than so many times its best is not timed again."""
+"""Multiple of its tuner's best latency above which a program is not timed again."""
 
 Run = dict[str, Any]
-"""`seconds`, `measured` and `steps`: seconds since the start, latency in seconds as the tuner measured it,
-and the module as JSON, None where it is not timed again."""
+"""`seconds`, `measured` and `steps`: seconds since the start, latency in seconds by the tuner's measurement,
+and the module as JSON, or None if it is not timed again."""
 
 
 @dataclass
@@ -125,7 +125,7 @@ class _CurveCallback(ms.measure_callback.PyMeasureCallback):
 
 @derived_object
 class _ModuleBuilder(ms.builder.PyBuilder):
-    """Leaves modules as they are for a runner that builds them itself."""
+    """Passes modules on unchanged, for a runner that builds them."""
 
     def __init__(self, folder):
         super().__init__()
