@@ -1,7 +1,7 @@
 """Hardware-native templates on a GPU against PyTorch's library calls (Bolt, Figures 1 and 8, Tables 1 and 2).
 
     python -m benchmarks.gpu_templates                   # on a machine with an NVIDIA GPU
-    python -m benchmarks.gpu_templates --compile-only    # anywhere: templates that the profiler keeps and rejects
+    python -m benchmarks.gpu_templates --compile-only    # anywhere: kept and rejected templates
 
 The problems are products and convolutions in float16, and the operators of BERT-base for one text in
 bfloat16. The most promising templates of each are compiled, templates that spill are rejected, and the others
