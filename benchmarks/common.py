@@ -3,9 +3,7 @@
 Each result is `results/<benchmark>/<machine>/result.json`; `manifest.json` in the same folder describes its
 origin:
 
-    clock = start()
-    ...
-    write_result("networks", {"networks": rows}, clock, hardware)
+    clock = start() ... write_result("networks", {"networks": rows}, clock, hardware)
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ MANIFEST_FIELDS = (
 """Fields of every `manifest.json`. With `"reconstructed": true`, null stands for unknown values."""
 
 DIGITS = 6
-"""Significant digits of the numbers in a result."""
+"""Significant digits of numbers in a result."""
 
 _PACKAGES = (
     *("foretune", "apache-tvm", "torch", "numpy", "xgboost-cpu", "onnxruntime", "openvino"),
@@ -88,7 +86,7 @@ def machine_name(hardware: Mapping[str, Any]) -> str:
 def this_machine(target: str = "llvm") -> Hardware:
     """Hardware description of this machine's CPU for programs of `target`; the probe takes three seconds.
 
-    That of its GPU for `cuda`. A tag of another machine's target gives the CPU.
+    For `cuda`, it describes the GPU. A tag of another machine's target gives the CPU.
     """
     if target == "cuda":
         from foretune.dataset.hardware import probe_cuda
@@ -102,7 +100,7 @@ def this_machine(target: str = "llvm") -> Hardware:
 
 @dataclass(frozen=True)
 class Start:
-    """Beginning of a measurement."""
+    """Start of a measurement."""
 
     at: str
     """ISO 8601 with the time zone."""
@@ -113,7 +111,7 @@ class Start:
 
 
 def start() -> Start:
-    """Notes the time and the load of the machine; call it before anything is measured."""
+    """Records the time and the load of the machine; call it before the first measurement."""
     return Start(_now(), os.getloadavg(), _stolen_ticks())
 
 
@@ -134,8 +132,8 @@ def write_result(
         benchmark: name of the folder in `results/`.
         result: JSON values; numbers are kept with six significant digits.
         begun: value of `start`.
-        hardware: description of the machine that was measured on.
-        variant: tells results of one benchmark on one machine apart.
+        hardware: description of the measuring machine.
+        variant: distinguishes results of one benchmark on one machine.
         notes: one sentence with facts that the manifest does not contain otherwise.
         checkouts: for a comparison of commits, the folder of each by its name in the result.
 
@@ -223,9 +221,9 @@ def _stolen_ticks() -> tuple[float, float]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes rounded JSON at once, so that a stop leaves the old file or the new one.
+    """Writes rounded JSON atomically, so that a stop leaves either the old file or the new one.
 
-    Lists and objects of plain values take one line each.
+    Lists and objects of plain values each fit on one line.
     """
     text = _PLAIN.sub(lambda found: _BREAK.sub(" ", found[0]), json.dumps(rounded(value), indent=1))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -258,7 +256,7 @@ def kept_run(
     free: Sequence[str] = (),
     library: Path | None = None,
 ) -> T:
-    """Result of an earlier run with these settings, or of `make`, which is then kept at `path`.
+    """Result of an earlier run with these settings, or of `make`, which is then stored at `path`.
 
     `settings` and the result are JSON values. A run with other settings is repeated, except that the settings
     in `free` may differ; with `again`, every run is repeated. A stopped benchmark resumes. A path that ends
@@ -285,9 +283,9 @@ def _bytes(path: Path) -> bytes:
 
 
 def in_turns(contestants: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
-    """Yields every contestant once a round, each round beginning with the next one.
+    """Yields every contestant once per round; each round begins with the next contestant.
 
-    A slow hour of the machine is then no contestant's own, nor is the first place.
+    A slow hour of the machine, or the first position, then does not affect a single contestant.
     """
     for number in range(rounds):
         for place in range(len(contestants)):
@@ -295,7 +293,7 @@ def in_turns(contestants: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
 
 
 def warm_seconds(run: Callable[[], object], turn_s: float = 0.05) -> float:
-    """Mean seconds of the calls within `turn_s`, after one that primes the caches."""
+    """Mean seconds of the calls within `turn_s`, after a call that primes the caches."""
     run()
     count, begun = 0, time.perf_counter()
     while (taken := time.perf_counter() - begun) < turn_s:
@@ -316,7 +314,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Spread:
-    """Middle, least and most of some numbers."""
+    """Median, minimum and maximum of some numbers."""
 
     middle: float
     least: float
@@ -324,12 +322,12 @@ class Spread:
 
 
 def median_spread(values: Sequence[float]) -> Spread:
-    """Median, least and most."""
+    """Median, minimum and maximum."""
     return Spread(statistics.median(values), min(values), max(values))
 
 
 def geometric_spread(values: Sequence[float]) -> Spread:
-    """Geometric mean, least and most."""
+    """Geometric mean, minimum and maximum."""
     return Spread(geometric_mean(values), min(values), max(values))
 
 

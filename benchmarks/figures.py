@@ -22,7 +22,7 @@ MARKER = re.compile(r"<!-- (?:table:.*?|/table) -->")
 
 
 class MarkerError(ValueError):
-    """A page has a marker that stands for no table, or one without its other half."""
+    """A page has a marker without a table, or without its other half."""
 
 
 def pages(root: Path = ROOT) -> list[Path]:
@@ -32,7 +32,7 @@ def pages(root: Path = ROOT) -> list[Path]:
 
 
 def with_tables(text: str, results: Results, page: str = "the page") -> str:
-    """The text with each table written anew; raises MarkerError."""
+    """The text with all tables rewritten; raises MarkerError."""
     if 2 * len(MARKED.findall(text)) != len(MARKER.findall(text)):
         raise MarkerError(f"{page}: each <!-- table: NAME --> needs a <!-- /table --> of its own")
 

@@ -1,4 +1,4 @@
-"""Runs of a benchmark that takes hours: each is kept, time is limited, and a later call goes on."""
+"""Runs of a benchmark that lasts hours: each run is stored, time is limited, and a later call continues."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class KeptRuns:
         folder: str = "",
         earlier: Mapping[str, Any] | None = None,
     ) -> None:
-        """Takes the options of `add_options`.
+        """Reads the options of `add_options`.
 
         Args:
-            minutes: limit where `--minutes` gives none.
+            minutes: limit without `--minutes`.
             folder: part of the benchmark, a folder in `--runs-in`.
-            earlier: result that is extended.
+            earlier: result to extend.
         """
         self.earlier = earlier or {}
         self.folder = (arguments.runs_in / folder).resolve()
@@ -68,7 +68,7 @@ class KeptRuns:
         return self._ends - time.monotonic()
 
     def in_time(self, name: str) -> bool:
-        """Whether another run may begin; one that may not is noted."""
+        """Whether another run may begin; a run that may not is recorded."""
         if time.monotonic() <= self._ends:
             return True
         self.left_out.append(name)
@@ -113,7 +113,7 @@ class KeptRuns:
 def earlier_result(arguments: argparse.Namespace, benchmark: str, machine: Hardware) -> dict[str, Any]:
     """Result that `--extend` adds to, with `commit` and `notes` of its manifest; empty if it does not exist.
 
-    Raises UserError for one of other overrides, search, trials or size.
+    Raises UserError for a result with other overrides, search, trials or size.
     """
     name = machine_name(asdict(machine))
     folder = result_folder(arguments.out, benchmark, name, getattr(arguments, "variant", ""))
@@ -132,7 +132,7 @@ def earlier_result(arguments: argparse.Namespace, benchmark: str, machine: Hardw
 
 
 def notes_of(earlier: Mapping[str, Any]) -> str:
-    """Notes of a manifest on the results that were extended, each once, the first one first."""
+    """Notes of a manifest on the results that were extended, without duplicates, in their order."""
     if not earlier:
         return ""
     notes = [*filter(None, earlier["notes"].split("; ")), f"adds to the runs of commit {earlier['commit']}"]

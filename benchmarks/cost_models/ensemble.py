@@ -1,4 +1,4 @@
-"""An ensemble of models that are trained on the records of a table, as the shipped one is made."""
+"""An ensemble of models trained on the records of a table, in the same way as the shipped one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TRAINING = (
 """Settings of the shipped members."""
 
 SEEDLESS = ("trees",)
-"""Models that are trained once, whatever the seeds."""
+"""Models that are trained once, independent of the seeds."""
 
 
 def ensemble(records: TableRecords, options: argparse.Namespace, folder: Path) -> Path:

@@ -1,7 +1,7 @@
-"""Networks of the sweep: public zoos with random weights and nothing downloaded.
+"""Networks of the sweep: public zoos with random weights and without downloads.
 
-`build` is the factory that `foretune tune` loads by import path; torchvision and timm come as the crawl of
-operators installs them, `foretune.dataset.sampling.zoo.networks`.
+`build` is the factory that `foretune tune` loads by import path; torchvision and timm are installed as for
+the crawl of operators, `foretune.dataset.sampling.zoo.networks`.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Entry:
 
 
 def build(name: str) -> nn.Module:
-    """The network of that name, with drawn batch-norm statistics."""
+    """The network with this name, with drawn batch-norm statistics."""
     return draw_statistics(NETWORKS[name].build())
 
 
 class Called(nn.Module):
-    """Network of transformers that takes its named arguments by position."""
+    """Network of transformers that accepts its named arguments by position."""
 
     def __init__(self, network: nn.Module, names: tuple[str, ...]) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ def _from_transformers(
 
 
 def _text(name: str, length: int = 64, model: str = "Model", family: str = TEXT, **settings: Any) -> Entry:
-    """A text network of 512 words, of a few layers where `settings` says no other."""
+    """A text network of 512 words, with a few layers unless `settings` sets another number."""
     tokens = {"input_ids": _tokens(512, length)}
     return _from_transformers(family, name, tokens, model=model, vocab_size=512, **settings)
 
@@ -371,7 +371,7 @@ NETWORKS: Mapping[str, Entry] = {
     ),
     "gru": Entry("torch", SEQUENCE, partial(Recurrent, "GRU"), ({"shape": [1, 32, 64]},)),
 }
-"""Networks by the name that a result has."""
+"""Networks by their name in a result."""
 
 NOT_COUNTED: Mapping[str, str] = {
     "pytorchcv ntsnet_cub": "needs np.int, which NumPy has removed",

@@ -13,7 +13,7 @@ from ..common import geometric_mean
 from .pools import NetworkPool, Replayed, replayed
 
 NEVER = StopConfig(expected_improvement=1e-9, patience=10**6)
-"""Stop rule that measures whatever is proposed, in the order of the surrogate."""
+"""Stop rule that measures every proposal, in the order of the surrogate."""
 
 WITHIN = {"97 %": 0.97, "99 %": 0.99}
 """Shares of the speed of a pool's best program."""
@@ -31,7 +31,7 @@ SURROGATES: Mapping[str, Mapping[str, Any]] = {
 }
 
 BUDGET = {"rounds": 4, "top_k": 16, "finalists": 0, "random_share": 0.0}
-"""Sixteen programs a task on average; a planner gives them to whom it likes."""
+"""Sixteen programs per task on average; a planner distributes them freely."""
 
 PLANNERS: Mapping[str, Mapping[str, Any]] = {
     "round_robin": {"planner": "round_robin"},
@@ -52,8 +52,8 @@ def programs_until(
 ) -> list[int]:
     """Programs of each task until one is within `share` of the best speed of the pool.
 
-    A task without a program that ran is left out; one that never comes there counts with one more than it
-    measured.
+    A task without a program that ran is left out; a task that never reaches this speed counts with one
+    program more than it measured.
     """
     counts = []
     for task, result in zip(network.tasks, run.results, strict=True):

@@ -1,4 +1,4 @@
-"""MetaSchedule's own search of a network for a GPU, task by task, in a process of its own.
+"""MetaSchedule's own search of a network for a GPU, task by task, in a separate process.
 
     python -m benchmarks.gpu_networks.stock NETWORK --folder FOLDER --trials 16 --limit-s 300
 
@@ -54,7 +54,7 @@ def searched(
                 strategy=DRY_STRATEGY if dry_run else "evolutionary",
                 threads=available_cores(),
             )
-        except Exception as failure:  # MetaSchedule passes on all errors from C++
+        except Exception as failure:  # """Merges the records of several databases."""
             error = str(failure).strip().splitlines()[-1][-200:]
         lines = folder / "database_tuning_record.json"
         measured = len(lines.read_text().splitlines()) if lines.is_file() else 0
@@ -65,7 +65,7 @@ def searched(
 
 
 def together(folders: Sequence[Path]) -> ms.Database:
-    """Records of several databases in one."""
+    """Median of the turns; each ends when the device is done."""
     database = ms.database.MemoryDatabase()
     for folder in folders:
         if (folder / "database_tuning_record.json").is_file():

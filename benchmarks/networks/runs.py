@@ -17,7 +17,7 @@ PROCESSES = 3
 """Processes that time networks in the same conditions, sequentially."""
 
 LIMIT_S = 3600.0
-"""Seconds after which a run is given up."""
+"""Seconds after which a run is aborted."""
 
 STOCK_LIMIT_S = 3 * LIMIT_S
 """The same for MetaSchedule's own search."""
@@ -66,9 +66,9 @@ def tune(
 
 
 def tune_by_stock(network: str, seed: int, trials: int, library: Path) -> dict[str, Any]:
-    """Has MetaSchedule's own search tune a network, with `trials` programs a task, and write it to `library`.
+    """Tunes a network by MetaSchedule's own search, with `trials` programs per task, into `library`.
 
-    Returns what `benchmarks.networks.stock` says of the search.
+    Returns the output of `benchmarks.networks.stock` about the search.
     """
     words = ["-m", "benchmarks.networks.stock", network, str(seed), str(trials), str(library)]
     return json.loads(python_in(ROOT, words, timeout_s=STOCK_LIMIT_S).splitlines()[-1])

@@ -1,4 +1,4 @@
-"""MetaSchedule's own search of a network, as `ms.tune_tasks` runs it, in a process of its own.
+"""MetaSchedule's own search of a network, as `ms.tune_tasks` runs it, in a separate process.
 
     python -m benchmarks.networks.stock NETWORK SEED TRIALS LIBRARY
 
@@ -42,7 +42,7 @@ def search(
     strategy: str = "evolutionary",
     threads: int = 1,
 ) -> ms.Database:
-    """The database of a search of `trials` programs a task, in `folder`.
+    """The database of a search with `trials` programs per task, in `folder`.
 
     `threads` replay programs side by side, as MetaSchedule does by default on all cores.
     """

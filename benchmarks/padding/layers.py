@@ -35,9 +35,9 @@ LAYERS: Mapping[str, tuple[int, int, int]] = {
 
 
 class First(nn.Module):
-    """Convolution of an image, whose channels are filled up with zeros, with ReLU and a pooling.
+    """Convolution of an image whose channels are padded with zeros, with ReLU and a pooling.
 
-    The pooled result is small, as its conversion would take longer than the layer.
+    The pooled result is small, because its conversion would otherwise take longer than the layer.
     """
 
     def __init__(self, filters: int, window: int, stride: int, channels: int) -> None:

@@ -45,7 +45,7 @@ LAYERS: Mapping[str, tuple[Layer, ...]] = {
 """Size of the image, channels, window, stride and activation by network."""
 
 DRAWS = 32
-"""Random programs of an average of its own."""
+"""Random programs of a separate average."""
 
 
 class Image(nn.Module):
@@ -131,7 +131,7 @@ def fastest_draw(task: Task, target: Target) -> Callable[[], object]:
 
 
 def bound(module: tvm.IRModule, target: Target) -> Callable[[], object]:
-    """A run of a program, with arguments of its own."""
+    """A run of a program, with separate arguments."""
     program, buffers = entries(module, checked=False)
     run = compile_module(program, target)[TIMED]
     values = [tvm.runtime.tensor(values_of(*buffer)) for buffer in buffers[TIMED]]

@@ -1,4 +1,4 @@
-"""Searches of one task that are compared: the backend, ETO, ETO ranked by the model, TopK."""
+"""Compared searches of one task: the backend, ETO, ETO ranked by the model, TopK."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Searched:
 
     method: str
     latencies_s: list[float]
-    """Of each measured program in order, inf for a failure."""
+    """Latency of each measured program in order, inf for a failure."""
     seconds: float
-    """Of search and measurement."""
+    """Seconds of search and measurement."""
     measured: dict[str, float]
     """Latency in seconds of the programs that ran, by trace."""
     best: str | None
@@ -84,7 +84,7 @@ def searched(
     donor: Donor | None = None,
     stock: StockConfig = STOCK,
 ) -> Searched:
-    """Searches a task from an empty database; `donor` is its parent, which all but the backend need.
+    """Searches a task from an empty database; `donor` is its parent, which only the backend does not need.
 
     The search alternates with the measurements in this process, so nothing else runs during them.
     """
@@ -115,7 +115,7 @@ def searched(
 
 
 def settings_of(method: str, trials: int, seed: int, stock: StockConfig = STOCK) -> OneShotConfig:
-    """Search of a method; the backend measures `trials` candidates, and no other measures more."""
+    """Search of a method; the backend measures `trials` candidates, and the others at most as many."""
     eto = EtoConfig(trials=trials)
     if method == RANKED:
         rounds = max(1, trials // 3 // RANKED_ROUND)

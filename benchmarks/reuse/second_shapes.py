@@ -1,4 +1,4 @@
-"""Networks tuned at one shape, then at another one with the same database."""
+"""Networks tuned at one shape, then at another shape with the same database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that take from several benchmarks: the README's, and ideas that did not help."""
+"""Tables from several benchmarks: the README's, and ideas that did not help."""
 
 from __future__ import annotations
 

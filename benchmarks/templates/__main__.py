@@ -65,8 +65,7 @@ def main() -> None:
 
 
 def _contests(arguments: argparse.Namespace, target: Target) -> list[dict[str, Any]]:
-    """One contest for each data type, layer and number of threads; only the largest number searches
-    programs."""
+    """A contest for each data type, layer and number of threads; the largest number searches programs."""
     threads = sorted(set(arguments.threads or {1, target_cores(target)}))
     cases = [(dtype, layer) for dtype in arguments.types for layer in (*PRODUCTS, *CONVOLUTIONS)]
     settings = {"commit": commit_of(ROOT), "threads": threads, "trials": arguments.trials}
