@@ -249,7 +249,7 @@ class _ImportSource:
 
 
 def find_hardware(name: str, target: Target) -> Hardware:
-    """Device with a name: HERE probes this machine; other names are a description file or a named device.
+    """Device with a name: HERE probes this machine; others are a description file or a named device.
 
     Raises the errors of `described_hardware`.
     """

@@ -58,8 +58,7 @@ class PredictedSchedules:
         (self._last[task.workload_hash],) = self._file.add(task, [content])
 
     def behind(self, measured: ms.Database, workload_hashes: Collection[str]) -> ms.Database:
-        """Database for compilation, with predicted schedules for the tasks that `measured` has no schedule
-        for."""
+        """Database for compilation: predicted schedules of the tasks for which `measured` has no schedule."""
         lines = {name: self._last[name] for name in workload_hashes if name in self._last}
         predicted = database_of(
             record for name, line in lines.items() for record in self._file.schedules(name, [line])

@@ -66,8 +66,7 @@ class TuningDatabase:
         self.describe(hardware)
 
     def describe(self, hardware: Hardware) -> None:
-        """Writes the device to the folder, unless a device is stored already or its figures were not
-        measured."""
+        """Stores the device in the folder, unless a device is stored or its figures were not measured."""
         if math.isfinite(hardware.peak_gflops):
             describe_device(self.folder, target_to_json(self._target), hardware)
 
@@ -91,8 +90,7 @@ class TuningDatabase:
         return found
 
     def best_schedules(self, workload_hashes: Collection[str]) -> ms.Database:
-        """Database that TVM compiles from (`with target, database: ...`), with the best schedule of each
-        task."""
+        """Database to compile from (`with target, database: ...`), with the best schedule of each task."""
         return self._schedules.best(workload_hashes)
 
     def other_tasks(self, known: Collection[str]) -> list[Task]:

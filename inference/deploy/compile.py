@@ -128,8 +128,7 @@ class CompiledNetwork:
             return profile_network(self._module, self.device, tensors, self.task_of)
 
     def bind(self, *inputs: NDArray[Any]) -> Callable[[], Any]:
-        """A call to time: inputs are on the device before, outputs stay there, and the call waits for
-        them."""
+        """A call to time: inputs are already on the device, outputs stay there, and the call waits."""
         tensors = [tvm.runtime.tensor(array, self.device) for array in inputs]
         run = self.machine["main"]
 

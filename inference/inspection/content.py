@@ -43,8 +43,7 @@ class TaskOutlook:
     share_of_operations: float
     """Share of the network's operations, in [0, 1]."""
     state: str
-    """Status in words: "new", "tuned", "3 of 6 rounds", or the reason why its search ended without a
-    schedule."""
+    """Status: "new", "tuned", "3 of 6 rounds", or the reason why its search ended without a schedule."""
     due: bool
     """Whether a run would search the task."""
     tuned_latency_s: float | None = None

@@ -134,8 +134,7 @@ class GpuTemplates:
     def placed(
         self, mod: tvm.IRModule, results: Sequence[TaskResult]
     ) -> tuple[tvm.IRModule, list[TaskResult]]:
-        """The network with the templates that are faster than its schedules, and the corresponding
-        results."""
+        """The network with the templates that are faster than its schedules, and the matching results."""
         known = {name: one for name, one in self._known.items() if math.isfinite(one.latency_s)}
         if not known:
             return mod, list(results)
@@ -150,8 +149,8 @@ class GpuTemplates:
     def _compiled(
         self, due: Mapping[str, Due], gpu: Gpu, compile_: Compile | None
     ) -> Iterator[tuple[str, list[Compiled] | str]]:
-        """The most promising templates of each task, or the reason for having no templates; a task keeps a
-        process busy for seconds."""
+        """The most promising templates of each task, or the reason for having none; a task takes a process
+        seconds."""
         problems = [task.match.problem for task in due.values()]
         given = repeat(gpu), repeat(self._count)
         if compile_ is not None:

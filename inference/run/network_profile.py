@@ -31,8 +31,7 @@ class NetworkProfile:
 
     @property
     def rest_s(self) -> float:
-        """Seconds of a run outside all calls, in which the machine interprets bytecode; noise can make it
-        negative."""
+        """Seconds of a run outside all calls, spent on interpreting bytecode; noise can make it negative."""
         return self.run_s - sum(call.seconds for call in self.calls)
 
     def __str__(self) -> str:

@@ -33,8 +33,7 @@ class TaskResult:
     flops: float
     """Floating-point operations of one call."""
     untuned_latency_s: float | None
-    """Latency without a schedule. For an alternative that the network uses, the latency of the replaced
-    tasks."""
+    """Latency without a schedule. For an alternative in use, the latency of the replaced tasks."""
     tuned_latency_s: float | None
     candidates_scored: int
     candidates_measured: int

@@ -28,8 +28,7 @@ class SetRun(TuningRun):
     """
 
     def run(self) -> TuneResult:
-        """Tunes the set and writes the reports; a failed network does not stop the others and is named at the
-        end."""
+        """Tunes the set and writes the reports; failed networks do not stop the others and are named last."""
         config = self.config
         with self.opened() as opened:
             joined: dict[str, Due] = {}
