@@ -52,8 +52,7 @@ class TileCosts:
     lines: float
     """BShape cost: line requests, as if the whole input was requested at once."""
     lines_by_fetch: float
-    """Line requests of each separate fetch: a run of a fetch that is shorter than a line needs a request,
-    too."""
+    """Line requests of separate fetches: a run of a fetch that is shorter than a line needs one, too."""
     lines_unaligned: float
     """The same, with runs that begin at any offset if windows or odd rows cause this."""
     shared: float

@@ -118,8 +118,7 @@ def scores(one: RecordedSpace, searches: Searches, row: TaskRow, judge: str) -> 
 
 
 def means(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Means over the sketches of each part, by measure and method; over sketches for which all searches have
-    one."""
+    """Means over the sketches of each part, by measure and method, if all searches have a value."""
     result: dict[str, Any] = {}
     for part in PARTS:
         of_part = [row for row in rows if row["part"] == part]

@@ -16,8 +16,7 @@ LEAST = 24
 def recorded_scores(
     one: RecordedSpace, environment: Environment, explorer: Explorer, count: int, seed: tuple[int, ...]
 ) -> dict[str, float] | None:
-    """Fastest recorded latency over the fastest of `count` visited ones, by search; None with too few
-    records."""
+    """Fastest recorded latency over the fastest of `count` visits, by search; None with too few records."""
     ran = np.isfinite(one.latencies_s)
     programs, first = np.unique(one.programs[ran], axis=0, return_index=True)
     latencies_s = one.latencies_s[ran][first]

@@ -168,8 +168,7 @@ class Curve(ms.measure_callback.PyMeasureCallback):
         """Seconds since the start, number of a task, and the least latency of a batch of it."""
 
     def points(self) -> list[tuple[float, float]]:
-        """Seconds, and the sum of the tasks' best latencies, from the time when every task that ran has
-        one."""
+        """Seconds, and the sum of the tasks' best latencies, once every task that ran has one."""
         ran, best_s = self._ran(), dict[int, float]()
         points = []
         for at, number, latency_s in self._found:

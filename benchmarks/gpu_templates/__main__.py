@@ -40,8 +40,7 @@ def parts_of(problem: Problem) -> list[Problem]:
 def row_of(
     name: str, problem: Problem, gpu: Gpu, count: int, measure: Timer | None, rivals: Mapping[str, Timer]
 ) -> dict[str, Any]:
-    """The best template of a problem, the best ones of its parts, and the rivals; times are seconds or
-    None."""
+    """The best template of a problem and of its parts, and the rivals; times are seconds or None."""
     parts = [profiled(part, gpu, count, measure) for part in parts_of(problem)]
     whole = profiled(problem, gpu, count, measure) if len(parts) > 1 else parts[0]
     return {

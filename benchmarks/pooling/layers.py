@@ -83,8 +83,7 @@ def name_of(layer: Layer) -> str:
 
 
 def measured(layer: Layer, target: Target, turns: int) -> dict[str, Any]:
-    """Median seconds of a convolution alone, with a separate average after it, and of both in one
-    function."""
+    """Median seconds of a convolution, of one with a separate average after it, and of both in one."""
     size, channels, window, stride, activation = layer
     image, both = (
         by_template(task_of(form, (channels, size), target, window, stride, activation), target)

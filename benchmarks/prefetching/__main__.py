@@ -120,8 +120,7 @@ def unmarked(module: tvm.IRModule) -> tvm.IRModule:
 def timed(
     runs: Mapping[str, Any], arguments: Mapping[str, Sequence[Sequence[Any]]]
 ) -> dict[str, dict[str, float]]:
-    """Median seconds by kind of arguments and contestant; contestants take turns of one pass over the
-    arguments."""
+    """Median seconds by kind of arguments and contestant, in turns of one pass over the arguments."""
     found: dict[str, dict[str, float]] = {}
     for where, every in arguments.items():
         seconds: dict[str, list[float]] = {name: [] for name in runs}

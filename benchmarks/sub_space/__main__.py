@@ -64,8 +64,7 @@ def main() -> None:
 
 
 def collected(dataset: Path, seconds: float, rng: np.random.Generator) -> tuple[list[list[Any]], int]:
-    """Pairs of tasks that determine weights, in random order within the time, and the number of tasks
-    read."""
+    """Pairs of tasks for the weights, in random order within the time, and the number of tasks read."""
     tasks = [task for task in measured_tasks(dataset) if not task.held_out]
     until = time.monotonic() + seconds
     rows: list[list[Any]] = []

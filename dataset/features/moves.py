@@ -128,8 +128,7 @@ class AdjacentMoves:
         return self._located[action] if action in self._located else self._next[action][0]
 
     def _following(self, choices: Choices) -> NDArray[np.int32]:
-        """Value that each action gives its decision, int32 [n, len(ACTIONS)]; -1 if the action is not
-        legal."""
+        """Value that each action gives its decision, int32 [n, len(ACTIONS)]; -1 for an illegal action."""
         found = np.full((len(choices), len(ACTIONS)), -1, dtype=np.int32)
         for number, (decision, following) in self._next.items():
             found[:, number] = following[choices[:, decision]]

@@ -46,8 +46,7 @@ _ISSUED = 2
 """Arithmetic vector instructions per cycle and core at the peak."""
 
 _WAIT_S = 1e-8
-"""Seconds to load a line that no prefetcher has foreseen, with several loads in flight, or that another core
-holds."""
+"""Seconds to load a line that no prefetcher foresaw, with several in flight, or that another core holds."""
 
 _SHORTEST_S = 1e-12
 """Seconds for work that a program does not have, such as arithmetic in a copy."""

@@ -60,8 +60,7 @@ class CoreUse:
             return used
 
     def shares(self) -> dict[str, float]:
-        """Share of each stage in the time of all cores, and the share of idle cores; empty at the
-        beginning."""
+        """Share of each stage in the time of all cores, and the share of idle cores; empty at the start."""
         whole = self.cores * self.seconds
         if whole <= 0:
             return {}

@@ -48,8 +48,7 @@ def host_hardware(cores: int, measured: bool = True) -> Hardware:
 
 
 def _plain(feature: str) -> str:
-    """Name of a CPU feature, equal for Linux's and LLVM's spelling: avx512_bf16 and avx512bf16, sse4_2 and
-    sse4.2."""
+    """CPU feature in a common spelling: avx512_bf16 equals avx512bf16, and sse4_2 equals sse4.2."""
     return re.sub(r"[-_.]", "", feature)
 
 

@@ -31,8 +31,7 @@ class StoredRecord:
 
     @property
     def trace(self) -> str:
-        """JSON of the whole trace with postprocessing; a version of TVM always writes a program in the same
-        way."""
+        """JSON of the whole trace with postprocessing; a version of TVM has one way to write a program."""
         return json.dumps(self.content[0], separators=(",", ":"))
 
     def line(self, workload: int) -> str:

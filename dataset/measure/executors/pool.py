@@ -120,7 +120,7 @@ class WorkerPool:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Waits for the current measurement, then blocks measurements during the block, which does its own
+        """Waits for the current measurement, and blocks others during the block, which does its own
         timing."""
         with self._measuring, self.timing_context():
             yield

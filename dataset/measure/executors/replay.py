@@ -38,8 +38,7 @@ class ReplayExecutor:
         return replace(self._pool.hardware, name=f"replay of {self._pool.hardware.name}")
 
     def elapsed_s(self) -> float:
-        """Seconds that building and running took when the pool was measured; each program counts as built
-        once."""
+        """Seconds of building and running when the pool was measured; each program counts as built once."""
         return self._elapsed_s
 
     @property

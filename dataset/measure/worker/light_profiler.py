@@ -34,8 +34,7 @@ class LightProfiler:
         anew: bool = False,
         alone: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        """`anew` repeats the measurements of earlier runs; `alone`, entered meanwhile, can pause other
-        work."""
+        """`anew` repeats earlier runs' measurements; `alone`, entered meanwhile, can pause other work."""
         self._target = target
         self._hardware = hardware
         self._path = profile_path(target, hardware)

@@ -23,8 +23,7 @@ class LiveProgram(NamedTuple):
 
     @classmethod
     def of(cls, program: ms.MeasureCandidate) -> LiveProgram:
-        """The program with the trace read back from it, because TVM moves decisions that it does not
-        allow."""
+        """The program with the trace read back from it, because TVM moves decisions it does not allow."""
         return cls(candidate_trace_json(program), program)
 
 
@@ -61,6 +60,5 @@ class KnownCandidates:
         return self._live[trace]
 
     def release(self, trace: str) -> ms.MeasureCandidate | None:
-        """Forgets and returns the live program of a candidate, which stays known; None if no program is
-        held."""
+        """Forgets and returns a candidate's live program, or None; the candidate stays known."""
         return self._live.pop(trace, None)

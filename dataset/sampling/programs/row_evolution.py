@@ -142,7 +142,6 @@ class RowEvolutionSampler(ProgramSampler):
 
 
 def _parent_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Probability [n] of becoming a parent: by score, as in MetaSchedule, and positive for the lowest
-    score."""
+    """Probability [n] of becoming a parent: by score, as in MetaSchedule, and positive for the lowest."""
     shifted = scores - scores.min() + 1e-3 * (np.ptp(scores) + 1e-9)
     return np.asarray(shifted / shifted.sum(), dtype=np.float64)

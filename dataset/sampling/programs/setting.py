@@ -28,7 +28,6 @@ class SamplerSetting:
     random_share: float = 0.2
     """Share of a round that an exploring sampler draws at random instead of by score."""
     threads: int | None = None
-    """Threads that replay candidates; None uses one per core. With one thread, a seed fixes the
-    candidates."""
+    """Threads that replay candidates; None uses one per core. With a single thread, a seed fixes them."""
     known: KnownCandidates = field(default_factory=KnownCandidates)
     """Candidates of the task that are not proposed again."""

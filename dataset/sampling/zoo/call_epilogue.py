@@ -76,8 +76,7 @@ def with_epilogue(
 
 
 def _step(call: Call, maker: int, settings: OperatorSettings, steps: Sequence[str]) -> list[str] | None:
-    """Steps that a call adds to an epilogue: empty for a call that folds into them, None for any other
-    call."""
+    """Steps that a call adds to an epilogue: empty for a call that folds into them, None for others."""
     function = call.function
     if function in BATCH_NORMS and settings.folds_batch_norm and not {*steps} - {"bias"}:
         return [] if steps else ["bias"]
