@@ -27,7 +27,7 @@ TURNS = 11
 
 
 def is_operator(source: str) -> bool:
-    """Whether a name is of `te_workload` and not of a network."""
+    """Whether a name belongs to `te_workload` rather than to a network."""
     return source in te_workload.CONFIGS
 
 
@@ -42,7 +42,7 @@ def tasks_named(
 ) -> Iterator[tuple[str, Task]]:
     """Yields a short name and the task of each name.
 
-    `resnet18:0` is the largest task of a network, `resnet18:all` stands for all of them, and `C2D:0` is the
+    `resnet18:0` is the largest task of a network, `resnet18:all` stands for all its tasks, and `C2D:0` is the
     operator of `te_workload` with its first configuration. A task has its operator's description and shapes.
     """
     networks: dict[str, list[Task]] = {}

@@ -26,10 +26,10 @@ from tvm.target import Target
 from .shapes import Convolution, Linear, flops_of
 
 LIMIT_S = 600.0
-"""Seconds that one request may take; a search takes most."""
+"""Seconds allowed for one request; a search needs most."""
 
 TURNS, TURN_S = 5, 0.1
-"""Turns of each contestant, and seconds of one."""
+"""Turns of each contestant, and seconds of one turn."""
 
 RULES, TEMPLATES, ONEDNN = "default_rules", "templates", "onednn"
 
@@ -76,7 +76,7 @@ class Call(NamedTuple):
         return Turn(**self.process.ask("turn", name=self.name, seconds=seconds))
 
     def close(self) -> None:
-        """See Timed; its process goes on."""
+        """See Timed; its process continues."""
 
 
 class Found(NamedTuple):
@@ -98,7 +98,7 @@ class Ring:
 
     @cached_property
     def tvm(self) -> Process:
-        """Process that runs what TVM compiles."""
+        """Process that runs TVM's programs."""
         return self._process("tvm")
 
     @cached_property
@@ -124,7 +124,7 @@ class Ring:
         return Found(found["module"], found["seconds"], f"{trials} trials")
 
     def measured(self, layer: Linear | Convolution, dtype: str, found: Found, count: int) -> dict[str, Any]:
-        """Peaks by instruction, and one row a contestant.
+        """Peaks by instruction, and one row per contestant.
 
         Args:
             found: program of the default rules.

@@ -30,7 +30,7 @@ def metaschedule_settings(tuner: str, trials: int) -> dict[str, Any]:
 def runs_of(
     arguments: argparse.Namespace, name: str, task: Task, trials: int, settled: Mapping[str, Any]
 ) -> dict[str, list[Run]]:
-    """Kept or new runs of each tuner, those of a seed together."""
+    """Kept or new runs of each tuner, grouped by seed."""
     file = arguments.runs_in.resolve() / "tasks" / f"{name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(tvm.ir.save_json(task.mod))
@@ -59,9 +59,9 @@ def runs_of(
 def with_latencies(
     runs: Mapping[str, Sequence[Run]], target: Target, *, warm: bool = True
 ) -> dict[str, list[dict[str, Any]]]:
-    """The runs with `cold_s`, `warm_s` and a `curve` of (seconds, cold latency) in place of their programs.
+    """The runs with `cold_s`, `warm_s` and a `curve` of (seconds, cold latency) instead of their programs.
 
-    A program that is far from the best is not timed again: its latency is as its tuner measured it.
+    A program that is far from the best is not timed again and keeps its tuner's latency.
     """
     last = sorted({run["steps"][-1][2] for each in runs.values() for run in each if run["steps"]})
     every = sorted(

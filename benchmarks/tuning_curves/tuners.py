@@ -1,4 +1,4 @@
-"""The tuners: foretune in a process of its own, and MetaSchedule's tuners with either measurement."""
+"""The tuners: foretune in a separate process, and MetaSchedule's tuners with either measurement."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ and the module as JSON, or None if it is not timed again."""
 
 @dataclass
 class Curve:
-    """The programs that a tuner took for its best, and when."""
+    """A tuner's best programs over time."""
 
     start: float = field(default_factory=time.perf_counter)
     steps: list[tuple[float, float, str]] = field(default_factory=list)
     measured: int = 0
 
     def tell(self, latency_s: float, module: Callable[[], str]) -> None:
-        """Takes a measured program; `module` is called for its JSON if it is the best so far."""
+        """Processes a measured program; `module` is called for its JSON if the program is the best so far."""
         self.measured += 1
         if latency_s < (self.steps[-1][1] if self.steps else math.inf):
             self.steps.append((time.perf_counter() - self.start, latency_s, module()))
@@ -79,7 +79,7 @@ class Curve:
 
 
 def run_foretune(tuner: str, task: Path, seed: int) -> Run:
-    """Searches the task of a file in a process of this checkout."""
+    """Searches the task in a file in a process of this checkout."""
     found = search(ROOT, task, seed, FORETUNE[tuner])
     step = (found["seconds"], found["told_s"], found["module"])
     return {
@@ -111,7 +111,7 @@ def run_metaschedule(tuner: str, task: Task, target: Target, trials: int, seed: 
 
 @derived_object
 class _CurveCallback(ms.measure_callback.PyMeasureCallback):
-    """Tells a curve what MetaSchedule measures."""
+    """Forwards MetaSchedule's measurements to a curve."""
 
     def __init__(self, curve):
         super().__init__()

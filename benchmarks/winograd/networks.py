@@ -20,7 +20,7 @@ FORMS = ("auto", "off")
 """Values of `lowering.winograd`. The first one also searches the tasks of the second one."""
 
 LIMIT_S = 3600.0
-"""Seconds after which a network is given up."""
+"""Seconds after which a network is aborted."""
 
 
 def measure(network: str, overrides: Sequence[str], turns: int) -> dict[str, Any]:
