@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 NEAR = 1.05
-"""Ratio to a search's last latency from which the search counts as near its end."""
+"""Ratio to a search's last latency within which the search counts as near its end."""
 
 STOCK = ("stock", "stock_measured_by_foretune")
 """Runs of stock's search, in the order of preference: measured by its own runner, or by Foretune."""
