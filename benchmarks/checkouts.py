@@ -11,12 +11,12 @@ from pathlib import Path
 from .common import ROOT, revision
 
 KEPT_COMMIT = "FORETUNE_KEPT_COMMIT"
-"""Environment variable with the commit by which the runs of this checkout are kept, in place of its own: a
-campaign of several calls goes on after results were committed between them."""
+"""Environment variable with the commit under which the runs of this checkout are kept, instead of its own: a
+campaign of several calls continues after results were committed between them."""
 
 
 def commit_of(checkout: Path) -> str | None:
-    """Commit of a checkout without the mark of changes, by which kept runs are known."""
+    """Commit of a checkout without the mark of changes, which identifies kept runs."""
     if checkout == ROOT and (kept := os.environ.get(KEPT_COMMIT)):
         return kept
     found = revision(checkout)
@@ -26,9 +26,9 @@ def commit_of(checkout: Path) -> str | None:
 def python_in(
     checkout: Path, arguments: Sequence[str], *, cwd: Path = ROOT, timeout_s: float | None = None
 ) -> str:
-    """Runs `python` with `arguments` so that `import foretune` is `checkout`; returns what it prints.
+    """Runs `python` with `arguments` so that `import foretune` finds `checkout`; returns its output.
 
-    Raises CalledProcessError or TimeoutExpired, after printing the end of what it wrote to stderr.
+    Raises CalledProcessError or TimeoutExpired, after printing the end of stderr.
     """
     paths = [str(checkout.resolve() / ".typing"), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(paths))
@@ -49,13 +49,13 @@ def python_in(
 
 
 def tune_command(checkout: Path) -> list[str]:
-    """Arguments of `python` for `foretune tune` in a checkout, also in one from before `foretune tune`."""
+    """Arguments of `python` for `foretune tune` in a checkout, including one from before `foretune tune`."""
     if (checkout / "__main__.py").is_file():
         return ["-m", "foretune", "tune"]
     return ["-m", "foretune.inference.tune"]
 
 
 def cause_of(error: Exception) -> str:
-    """The last line that a failed command wrote to its standard error, or the exception's text."""
+    """The last line that a failed command wrote to standard error, or the exception's text."""
     written = str(getattr(error, "stderr", None) or "").strip()
     return (written.splitlines() or [str(error)])[-1][-300:]

@@ -1,10 +1,9 @@
 """Common parts of all benchmarks: results with manifests, machine names, means, turns, runs that are kept.
 
-Each result is `results/<benchmark>/<machine>/result.json`; `manifest.json` beside it says how it came about:
+Each result is `results/<benchmark>/<machine>/result.json`; `manifest.json` in the same folder describes its
+origin:
 
-    clock = start()
-    ...
-    write_result("networks", {"networks": rows}, clock, hardware)
+    clock = start() ... write_result("networks", {"networks": rows}, clock, hardware)
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ MANIFEST_FIELDS = (
     *("benchmark", "machine", "variant", "command", "commit", "versions", "hardware"),
     *("started_at", "finished_at", "load", "reconstructed", "notes"),
 )
-"""Fields of every `manifest.json`. In one with `"reconstructed": true`, null stands for what is not known."""
+"""Fields of every `manifest.json`. With `"reconstructed": true`, null stands for unknown values."""
 
 DIGITS = 6
-"""Significant digits of the numbers in a result."""
+"""Significant digits of numbers in a result."""
 
 _PACKAGES = (
     *("foretune", "apache-tvm", "torch", "numpy", "xgboost-cpu", "onnxruntime", "openvino"),
@@ -68,8 +67,8 @@ def argument_parser(package: ModuleType) -> argparse.ArgumentParser:
 def machine_name(hardware: Mapping[str, Any]) -> str:
     """Short name of a machine by its hardware description: zen3, zen5, xeon-167, h100.
 
-    `hardware` is the JSON form of `foretune.dataset.hardware.Hardware`. AMD's family 25 is Zen 4 where it has
-    AVX-512 and Zen 3 where it has not.
+    `hardware` is the JSON form of `foretune.dataset.hardware.Hardware`. AMD's family 25 is Zen 4 if it has
+    AVX-512, and Zen 3 otherwise.
     """
     details = hardware.get("details") or {}
     family, model = str(details.get("family", "")), str(details.get("model", ""))
@@ -87,7 +86,7 @@ def machine_name(hardware: Mapping[str, Any]) -> str:
 def this_machine(target: str = "llvm") -> Hardware:
     """Hardware description of this machine's CPU for programs of `target`; the probe takes three seconds.
 
-    That of its GPU for `cuda`. A tag of another machine's target gives the CPU.
+    For `cuda`, it describes the GPU. A tag of another machine's target gives the CPU.
     """
     if target == "cuda":
         from foretune.dataset.hardware import probe_cuda
@@ -101,7 +100,7 @@ def this_machine(target: str = "llvm") -> Hardware:
 
 @dataclass(frozen=True)
 class Start:
-    """Beginning of a measurement."""
+    """Start of a measurement."""
 
     at: str
     """ISO 8601 with the time zone."""
@@ -112,7 +111,7 @@ class Start:
 
 
 def start() -> Start:
-    """Notes the time and the load of the machine; call it before anything is measured."""
+    """Records the time and the load of the machine; call it before the first measurement."""
     return Start(_now(), os.getloadavg(), _stolen_ticks())
 
 
@@ -133,9 +132,9 @@ def write_result(
         benchmark: name of the folder in `results/`.
         result: JSON values; numbers are kept with six significant digits.
         begun: value of `start`.
-        hardware: description of the machine that was measured on.
-        variant: tells results of one benchmark on one machine apart.
-        notes: one sentence on what the manifest does not tell otherwise.
+        hardware: description of the measuring machine.
+        variant: distinguishes results of one benchmark on one machine.
+        notes: one sentence with facts that the manifest does not contain otherwise.
         checkouts: for a comparison of commits, the folder of each by its name in the result.
 
     Returns the folder.
@@ -181,7 +180,7 @@ def command_line(arguments: Sequence[str]) -> str:
 
 
 def revision(folder: Path) -> str | None:
-    """Commit of a checkout, with `+changes` where files differ from it; None where it is no checkout."""
+    """Commit of a checkout, with `+changes` if its files differ from it; None outside a checkout."""
     try:
         commit, changes = (
             subprocess.run(
@@ -195,7 +194,7 @@ def revision(folder: Path) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Version of Python and of each package that results depend on, of those that are installed."""
+    """Versions of Python and of the installed packages that results depend on."""
     found = {"python": sys.version.split()[0]}
     for package in _PACKAGES:
         try:
@@ -210,7 +209,7 @@ def _now() -> str:
 
 
 def _stolen_ticks() -> tuple[float, float]:
-    """Zeros where the system does not tell."""
+    """Zeros if the system does not report the values."""
     try:
         ticks = [float(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     except (OSError, IndexError, ValueError):
@@ -222,9 +221,9 @@ def _stolen_ticks() -> tuple[float, float]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes rounded JSON at once, so that a stop leaves the old file or the new one.
+    """Writes rounded JSON atomically, so that a stop leaves either the old file or the new one.
 
-    Lists and objects of plain values take one line each.
+    Lists and objects of plain values each fit on one line.
     """
     text = _PLAIN.sub(lambda found: _BREAK.sub(" ", found[0]), json.dumps(rounded(value), indent=1))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -257,12 +256,11 @@ def kept_run(
     free: Sequence[str] = (),
     library: Path | None = None,
 ) -> T:
-    """Result of an earlier run with these settings, or of `make`, which is then kept at `path`.
+    """Result of an earlier run with these settings, or of `make`, which is then stored at `path`.
 
-    `settings` and the result are JSON values. A run with other settings is made anew, but those named in
-    `free` may differ, and so is each run where `again`. A benchmark that was stopped goes on where it was. A
-    path that ends in `.xz` is compressed. `library` is a file that `make` writes, too; a run without it is
-    made anew.
+    `settings` and the result are JSON values. A run with other settings is repeated, except that the settings
+    in `free` may differ; with `again`, every run is repeated. A stopped benchmark resumes. A path that ends
+    in `.xz` is compressed. `library` is a file that `make` writes, too; a run without it is repeated.
     """
     wanted = json.loads(json.dumps(settings))
     if path.is_file() and not again and (library is None or library.is_file()):
@@ -270,7 +268,7 @@ def kept_run(
         if {**kept["settings"], **{name: wanted[name] for name in free}} == wanted:
             return kept["run"]
     if library is not None:
-        path.unlink(missing_ok=True)  # it would tell of another library if `make` is interrupted
+        path.unlink(missing_ok=True)  # it would describe another library if `make` is interrupted
     content = json.dumps({"settings": wanted, "run": make()}).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.tmp")
@@ -285,9 +283,9 @@ def _bytes(path: Path) -> bytes:
 
 
 def in_turns(contestants: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
-    """Yields every contestant once a round, each round beginning with the next one.
+    """Yields every contestant once per round; each round begins with the next contestant.
 
-    A slow hour of the machine is then no contestant's own, nor is the first place.
+    A slow hour of the machine, or the first position, then does not affect a single contestant.
     """
     for number in range(rounds):
         for place in range(len(contestants)):
@@ -295,7 +293,7 @@ def in_turns(contestants: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
 
 
 def warm_seconds(run: Callable[[], object], turn_s: float = 0.05) -> float:
-    """Mean seconds of the calls within `turn_s`, after one that primes the caches."""
+    """Mean seconds of the calls within `turn_s`, after a call that primes the caches."""
     run()
     count, begun = 0, time.perf_counter()
     while (taken := time.perf_counter() - begun) < turn_s:
@@ -308,7 +306,7 @@ def warm_seconds(run: Callable[[], object], turn_s: float = 0.05) -> float:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """Raises ValueError where there are no values, or one is not positive."""
+    """Raises ValueError without values, or if one is not positive."""
     if not values or min(values) <= 0:
         raise ValueError(f"geometric mean of {list(values)}: give positive numbers, at least one")
     return math.exp(statistics.fmean(map(math.log, values)))
@@ -316,7 +314,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Spread:
-    """Middle, least and most of some numbers."""
+    """Median, minimum and maximum of some numbers."""
 
     middle: float
     least: float
@@ -324,12 +322,12 @@ class Spread:
 
 
 def median_spread(values: Sequence[float]) -> Spread:
-    """Median, least and most."""
+    """Median, minimum and maximum."""
     return Spread(statistics.median(values), min(values), max(values))
 
 
 def geometric_spread(values: Sequence[float]) -> Spread:
-    """Geometric mean, least and most."""
+    """Geometric mean, minimum and maximum."""
     return Spread(geometric_mean(values), min(values), max(values))
 
 

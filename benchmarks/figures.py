@@ -1,7 +1,7 @@
 """Writes every table of README.md, docs/ and benchmarks/README.md from `benchmarks/results`.
 
     python -m benchmarks.figures            # or: make figures
-    python -m benchmarks.figures --check    # status 1 where a page differs from its results
+    python -m benchmarks.figures --check    # status 1 if a page differs from its results
 
 A table stands between `<!-- table: NAME -->` and `<!-- /table -->`; `tables/__init__.py` has the names.
 """
@@ -22,7 +22,7 @@ MARKER = re.compile(r"<!-- (?:table:.*?|/table) -->")
 
 
 class MarkerError(ValueError):
-    """A page has a marker that stands for no table, or one without its other half."""
+    """A page has a marker without a table, or without its other half."""
 
 
 def pages(root: Path = ROOT) -> list[Path]:
@@ -32,7 +32,7 @@ def pages(root: Path = ROOT) -> list[Path]:
 
 
 def with_tables(text: str, results: Results, page: str = "the page") -> str:
-    """The text with each table written anew; raises MarkerError."""
+    """The text with all tables rewritten; raises MarkerError."""
     if 2 * len(MARKED.findall(text)) != len(MARKER.findall(text)):
         raise MarkerError(f"{page}: each <!-- table: NAME --> needs a <!-- /table --> of its own")
 

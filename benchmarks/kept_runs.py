@@ -1,4 +1,4 @@
-"""Runs of a benchmark that takes hours: each is kept, time is limited, and a later call goes on."""
+"""Runs of a benchmark that lasts hours: each run is stored, time is limited, and a later call continues."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ FAILED = (subprocess.SubprocessError, OSError, DisturbedError, UserError)
 
 
 def add_options(parser: argparse.ArgumentParser, folder: str, minutes: str, *, extends: bool = True) -> None:
-    """Adds the options of `KeptRuns`; `minutes` says in the help what the default limit is.
+    """Adds the options of `KeptRuns`; `minutes` describes the default limit in the help.
 
-    Without `extends` there is no option to add to a committed result.
+    Without `extends`, the option to add to a committed result is absent.
     """
     add = parser.add_argument
     add("--minutes", type=float, help=f"begin no run after so many ({minutes})")
@@ -38,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser, folder: str, minutes: str, *, e
 
 
 class KeptRuns:
-    """Runs, each kept as soon as it is done."""
+    """Runs, each stored as soon as it completes."""
 
     def __init__(
         self,
@@ -48,12 +48,12 @@ class KeptRuns:
         folder: str = "",
         earlier: Mapping[str, Any] | None = None,
     ) -> None:
-        """Takes the options of `add_options`.
+        """Reads the options of `add_options`.
 
         Args:
-            minutes: limit where `--minutes` gives none.
+            minutes: limit without `--minutes`.
             folder: part of the benchmark, a folder in `--runs-in`.
-            earlier: result that is extended.
+            earlier: result to extend.
         """
         self.earlier = earlier or {}
         self.folder = (arguments.runs_in / folder).resolve()
@@ -68,7 +68,7 @@ class KeptRuns:
         return self._ends - time.monotonic()
 
     def in_time(self, name: str) -> bool:
-        """Whether another run may begin; one that may not is noted."""
+        """Whether another run may begin; a run that may not is recorded."""
         if time.monotonic() <= self._ends:
             return True
         self.left_out.append(name)
@@ -77,7 +77,7 @@ class KeptRuns:
     def kept(
         self, name: str, settings: dict[str, Any], make: Callable[[], Any], suffix: str = ".json"
     ) -> Any:
-        """The kept run of this name and these settings, or a new one; None where it failed."""
+        """The kept run with this name and these settings, or a new one; None after a failure."""
         settings = {"commit": commit_of(ROOT), **settings}
         free = ("commit",) if self._arguments.keep else ()
         try:
@@ -90,7 +90,7 @@ class KeptRuns:
             return None
 
     def write(self, benchmark: str, result: Mapping[str, Any], begun: Start, machine: Hardware) -> Path:
-        """Writes a result with what failed and what was left out; returns its folder."""
+        """Writes a result with its failed and omitted runs; returns its folder."""
         if self.left_out:
             print(f"no time for {', '.join(self.left_out)}; the same command goes on with them", flush=True)
         common = {
@@ -111,9 +111,9 @@ class KeptRuns:
 
 
 def earlier_result(arguments: argparse.Namespace, benchmark: str, machine: Hardware) -> dict[str, Any]:
-    """Result that `--extend` adds to, with `commit` and `notes` of its manifest; empty where there is none.
+    """Result that `--extend` adds to, with `commit` and `notes` of its manifest; empty if it does not exist.
 
-    Raises UserError for one of other overrides, search, trials or size.
+    Raises UserError for a result with other overrides, search, trials or size.
     """
     name = machine_name(asdict(machine))
     folder = result_folder(arguments.out, benchmark, name, getattr(arguments, "variant", ""))
@@ -132,7 +132,7 @@ def earlier_result(arguments: argparse.Namespace, benchmark: str, machine: Hardw
 
 
 def notes_of(earlier: Mapping[str, Any]) -> str:
-    """Notes of a manifest on the results that were extended, each once, the first one first."""
+    """Notes of a manifest on the results that were extended, without duplicates, in their order."""
     if not earlier:
         return ""
     notes = [*filter(None, earlier["notes"].split("; ")), f"adds to the runs of commit {earlier['commit']}"]

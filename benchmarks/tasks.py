@@ -27,7 +27,7 @@ TURNS = 11
 
 
 def is_operator(source: str) -> bool:
-    """Whether a name is of `te_workload` and not of a network."""
+    """Whether a name belongs to `te_workload` rather than to a network."""
     return source in te_workload.CONFIGS
 
 
@@ -42,7 +42,7 @@ def tasks_named(
 ) -> Iterator[tuple[str, Task]]:
     """Yields a short name and the task of each name.
 
-    `resnet18:0` is the largest task of a network, `resnet18:all` stands for all of them, and `C2D:0` is the
+    `resnet18:0` is the largest task of a network, `resnet18:all` stands for all its tasks, and `C2D:0` is the
     operator of `te_workload` with its first configuration. A task has its operator's description and shapes.
     """
     networks: dict[str, list[Task]] = {}
@@ -67,8 +67,8 @@ def operator(source: str, configuration: int) -> Task:
 def time_in_turns(modules: Sequence[str], target: Target, *, flush: bool, turns: int = TURNS) -> list[float]:
     """Median latency in seconds of each scheduled module, given as TVM's JSON.
 
-    `flush` says whether caches are flushed before each run, as where other operators ran before. Without it
-    they stay warm, as MetaSchedule's LocalRunner leaves them.
+    `flush` flushes caches before each run, as if other operators had run before. Otherwise they stay warm, as
+    with MetaSchedule's LocalRunner.
     """
     samples: list[list[float]] = [[] for _ in modules]
     config = MeasureConfig(repeats=5, groups=2, budget_s=0.5, cache_flush=flush)

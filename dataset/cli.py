@@ -1,6 +1,6 @@
 """`foretune dataset`: look at datasets, check and merge them, exchange them, describe devices.
 
-Each function takes the composed settings of its file in conf/ and returns the exit status: 0, or 1 for a
+Each function receives the composed settings of its file in conf/ and returns the exit status: 0, or 1 for a
 finding. They raise UserError.
 """
 
@@ -19,7 +19,7 @@ from ..terminal import print_facts, print_table
 from ..wording import counted, verb
 from .records.store import RecordStore
 
-# What only some commands need, TVM above all, they import themselves: it takes seconds.
+# Commands import their own dependencies, above all TVM, because such an import lasts seconds.
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class HardwareConfig:
 
 
 def inspect(config: DictConfig) -> int:
-    """Prints what a dataset holds."""
+    """Prints the content of a dataset."""
     from .records.datasheet.content import facts, sections, tasks_section
     from .records.datasheet.overview import read_overview
 
@@ -112,7 +112,7 @@ def inspect(config: DictConfig) -> int:
 
 
 def verify(config: DictConfig) -> int:
-    """Prints every problem of a dataset; status 1 where there is one."""
+    """Prints every problem of a dataset; returns status 1 if there are any."""
     from .records.verification import problems
 
     settings = from_hydra(config, DatasetVerifyConfig)

@@ -1,7 +1,7 @@
-"""Seconds until MetaSchedule's LocalBuilder has built a batch of programs that take no time, one a worker.
+"""Seconds until MetaSchedule's LocalBuilder has built a batch of trivial programs, one per worker.
 
     python -m benchmarks.builder_start
 
-Its workers start anew for each batch and import what they need; `prepare_builder` has them import it faster.
-With and without it take turns.
+LocalBuilder starts new workers for each batch, which import their dependencies; `prepare_builder` makes these
+imports faster. Runs with and without it alternate.
 """

@@ -27,7 +27,7 @@ class Crate:
     """Manifest and archive of a crate."""
 
     facts: Mapping[str, Any]
-    """Facts about the campaign that were given to `pack`."""
+    """Facts about the campaign, as given to `pack`."""
     archive: Path
     """Zip file that matches the manifest."""
 

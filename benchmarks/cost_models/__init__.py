@@ -1,4 +1,4 @@
-"""Shipped cost models beside XGBoost and random order, on tasks that none of them has seen.
+"""Shipped cost models compared with XGBoost and random order, on tasks that none of them has seen.
 
     python -m benchmarks.cost_models
     python -m benchmarks.cost_models --tables cpu --models xgb trees mlp random --epochs 15
@@ -10,6 +10,6 @@ these very records, and all are tested on the same tasks: the test tasks of the 
 tasks of whole networks. Test tasks whose shape (`foretune.dataset.records.task_shapes`) is among the training
 or validation tasks are left out and counted.
 
-Fits are kept in `outputs/benchmarks/cost_models`: a benchmark that was stopped goes on where it was. What is
-behind `--` overrides settings of `foretune compare`.
+Fits are kept in `outputs/benchmarks/cost_models`, so a stopped benchmark resumes. Words after `--` override
+settings of `foretune compare`.
 """

@@ -54,7 +54,7 @@ CHOSEN_ON = {
     "cpu": "That `cpu` has trees fitted to scores and no MLPs, and the weight of the error that a task's "
     "programs share, were decided with the three networks in sight.",
 }
-"""Choices that were made with test tasks in sight, by model."""
+"""Choices that were made with knowledge of test tasks, by model."""
 
 MODELS = ("xgb", "xgb_task", "random")
 METRICS = (
@@ -116,14 +116,14 @@ def measure(table: Table, options: argparse.Namespace, load: Load = _load) -> di
 
 
 def training_device(overrides: Sequence[str]) -> str:
-    """Name of the GPU that overrides train on, "" for a CPU."""
+    """Name of the GPU that the overrides train on, or "" for a CPU."""
     if not any("accelerator=gpu" in word for word in overrides):
         return ""
     return str(torch.cuda.get_device_name())
 
 
 def title(table: Table, of_tasks: Mapping[str, Any], left_out_tasks: int) -> str:
-    """Sentences on the training of the models of a table, and on what is left out of the test."""
+    """Sentences on the training of a table's models, and on the tasks left out of the test."""
     tasks, records = (of_tasks[name]["train"] for name in ("tasks", "records"))
     folders = ", ".join(f"`{folder}`" for folder in table.datasets)
     shipped = "; the shipped ones leave out the few that failed" if table.checkpoints else ""
@@ -148,7 +148,7 @@ def compare(
     folder: str,
     *overrides: str,
 ) -> ModelComparison:
-    """One comparison of `foretune compare` on records that are in memory; prints its tables."""
+    """One comparison of `foretune compare` on records in memory; prints its tables."""
     given = [
         "experiment=cost_models",
         f"run_dir='{runs_in / folder}'",

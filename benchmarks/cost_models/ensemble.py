@@ -1,4 +1,4 @@
-"""An ensemble of models that are trained on the records of a table, as the shipped one is made."""
+"""An ensemble of models trained on the records of a table, in the same way as the shipped one."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ TRAINING = (
 """Settings of the shipped members."""
 
 SEEDLESS = ("trees",)
-"""Models that are trained once, whatever the seeds."""
+"""Models that are trained once, independent of the seeds."""
 
 
 def ensemble(records: TableRecords, options: argparse.Namespace, folder: Path) -> Path:
-    """Checkpoint of the models of `options.ensemble` with each seed; what a stopped call trained is kept."""
+    """Checkpoint of the models in `options.ensemble` for each seed; models from a stopped call are kept."""
     found = folder / "combined"
     if found.exists():
         return found

@@ -1,4 +1,4 @@
-"""Records of a table: those that its checkpoints were trained on, and the tasks to test on."""
+"""Records of a table: the training records of its checkpoints, and the tasks to test on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from foretune.training.fitting.labels import Labels
 
 
 class OtherRecordsError(ValueError):
-    """The datasets do not hold the records that a checkpoint was trained on."""
+    """The datasets do not hold the training records of a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class TableRecords:
 
 
 def merged(datasets: Sequence[str], folder: Path) -> Path:
-    """One dataset of several, written anew into a folder; a single one is returned as it is.
+    """Merges several datasets into a new folder; a single dataset is returned unchanged.
 
     A program that two of them have measured counts once, as in `foretune dataset merge`.
     """
@@ -48,11 +48,11 @@ def records_of(cards: dict[str, Card], data: LabelledFeatures) -> TableRecords:
 
     Args:
         cards: card of each checkpoint by its name; all must name the same tasks.
-        data: records of the datasets that they were trained on.
+        data: records of the datasets with their training records.
 
     Raises:
         OtherRecordsError: the cards differ in their tasks, or the datasets hold other records than a
-            checkpoint was trained on.
+            checkpoint's training records.
     """
     (name, card), *others = cards.items()
     for other, its in others:
@@ -74,9 +74,9 @@ def records_apart(
     """Records without a checkpoint's split: a tenth of the tasks for validation, a tenth to test on.
 
     Args:
-        shapes: shapes of tasks that are tested apart, which are neither trained nor tested on here.
-        most_tasks: tasks that are kept, by chance.
-        least_programs: valid programs of a test task; one with fewer is left out and counted.
+        shapes: shapes of separately tested tasks, which are neither trained nor tested on here.
+        most_tasks: maximum number of tasks, chosen at random.
+        least_programs: minimum of valid programs for a test task; a task with fewer is left out and counted.
     """
     names = np.unique(data.workload_hash[~np.isin(data.shape, np.asarray(shapes))])
     if most_tasks is not None:

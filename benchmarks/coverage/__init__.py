@@ -4,8 +4,8 @@
     python -m benchmarks.coverage --most 6              # so many more, then stop
     python -m benchmarks.coverage --networks hf_gpt2 --again
 
-Each network is one `foretune tune` in a process of its own, from an empty database, with a short search that
-measures nothing (`search=no_measurement`) and no rivals: export, tasks, search, compilation, comparison of
-outputs. Networks that were run are kept in `outputs/benchmarks/coverage`: a sweep that was stopped goes on
-where it was. A zoo that is not installed is left out. 130 networks take about 80 minutes on two cores.
+Each network is one `foretune tune` in a separate process, from an empty database, with a short search that
+measures nothing (`search=no_measurement`) and without rivals: export, tasks, search, compilation, comparison
+of outputs. Completed networks are kept in `outputs/benchmarks/coverage`, so a stopped sweep resumes. A zoo
+that is not installed is left out. 130 networks take about 80 minutes on two cores.
 """

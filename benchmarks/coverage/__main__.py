@@ -20,10 +20,10 @@ OVERRIDES = (
     *("search.strategy.generations=2", "budget_s=40", "executor=local"),
     *("rivals=[]", "untuned_limit_s=1e-9", "timing_repeats=1"),
 )
-"""Settings of each run: all steps, each as short as it can be."""
+"""Settings of each run: all steps, each as short as possible."""
 
 OWN = "foretune"
-"""Zoo of networks of this package."""
+"""Zoo of this package's own networks."""
 
 _ALONE, _EXTRA = "pip install --no-deps torchvision==0.28.0 timm==1.0.31", "pip install 'foretune[networks]'"
 INSTALL = {"timm": _ALONE, "torchvision": _ALONE, "pytorchcv": _EXTRA, "transformers": _EXTRA}
@@ -51,7 +51,7 @@ def installed(zoo: str) -> bool:
 
 
 def is_kept(path: Path, *, failed_anew: bool) -> bool:
-    """Whether an earlier run counts."""
+    """Whether the result of an earlier run counts."""
     return path.is_file() and not (failed_anew and not read_json(path)["run"]["passed"])
 
 

@@ -1,7 +1,7 @@
-"""Networks of the sweep: public zoos with random weights and nothing downloaded.
+"""Networks of the sweep: public zoos with random weights and without downloads.
 
-`build` is the factory that `foretune tune` loads by import path; torchvision and timm come as the crawl of
-operators installs them, `foretune.dataset.sampling.zoo.networks`.
+`build` is the factory that `foretune tune` loads by import path; torchvision and timm are installed as for
+the crawl of operators, `foretune.dataset.sampling.zoo.networks`.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Entry:
 
 
 def build(name: str) -> nn.Module:
-    """The network of that name, with drawn batch-norm statistics."""
+    """The network with this name, with drawn batch-norm statistics."""
     return draw_statistics(NETWORKS[name].build())
 
 
 class Called(nn.Module):
-    """Network of transformers that takes its named arguments by position."""
+    """Network of transformers that accepts its named arguments by position."""
 
     def __init__(self, network: nn.Module, names: tuple[str, ...]) -> None:
         super().__init__()
@@ -141,14 +141,14 @@ def _detector(path: str, side: int) -> Entry:
 def _from_transformers(
     family: str, name: str, inputs: Mapping[str, InputSpec], *, model: str = "Model", **settings: Any
 ) -> Entry:
-    """`name` is that of the architecture, such as Bert for BertModel and BertConfig."""
+    """`name` is the architecture's name, such as Bert for BertModel and BertConfig."""
     names = tuple(inputs)
     made = partial(_transformers, f"{name}{model}", f"{name}Config", names, settings)
     return Entry("transformers", family, made, tuple(inputs.values()))
 
 
 def _text(name: str, length: int = 64, model: str = "Model", family: str = TEXT, **settings: Any) -> Entry:
-    """A text network of 512 words, of a few layers where `settings` says no other."""
+    """A text network of 512 words, with a few layers unless `settings` sets another number."""
     tokens = {"input_ids": _tokens(512, length)}
     return _from_transformers(family, name, tokens, model=model, vocab_size=512, **settings)
 
@@ -161,7 +161,7 @@ def _vision(
 
 
 def _decoder(name: str, *, heads: int | None = 4, model: str = "Model", **settings: Any) -> Entry:
-    """A text decoder of four layers of 256 channels, with grouped attention where it has it."""
+    """A text decoder of four layers of 256 channels, with grouped attention if the architecture has it."""
     small = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 512}
     grouped = {} if heads is None else {"num_key_value_heads": 2}
     return _text(name, family=GENERATIVE, model=model, **{**small, **grouped, **settings})
@@ -371,7 +371,7 @@ NETWORKS: Mapping[str, Entry] = {
     ),
     "gru": Entry("torch", SEQUENCE, partial(Recurrent, "GRU"), ({"shape": [1, 32, 64]},)),
 }
-"""Networks by the name that a result has."""
+"""Networks by their name in a result."""
 
 NOT_COUNTED: Mapping[str, str] = {
     "pytorchcv ntsnet_cub": "needs np.int, which NumPy has removed",

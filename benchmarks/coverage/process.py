@@ -34,19 +34,19 @@ STEPS = {
     "TVM cannot build the network": "compile",
     "outputs differ": "outputs",
 }
-"""Step that failed, by what its error says."""
+"""Failed step, identified by the text of its error."""
 
 TIME, MEMORY, CRASH = "time", "memory", "crash"
 """Steps of networks that ended without an error of foretune's."""
 
 UNSEARCHED = ("search", "no task was searched within budget_s")
-"""Step and cause of a network that has tasks, but whose compilation used no schedule."""
+"""Step and cause for a network that has tasks and whose compilation used no schedule."""
 
 
 def sweep_one(
     name: str, entry: Entry, overrides: Sequence[str], *, limit_s: float, limit_mb: float
 ) -> dict[str, Any]:
-    """The row of a network: whether it passed, where it failed and why, seconds, memory, tasks."""
+    """The row of a network: whether it passed, the failed step and its cause, seconds, memory, tasks."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         log, report = Path(scratch) / "log", Path(scratch) / "report" / "report.json"
@@ -90,7 +90,7 @@ def network_words(name: str, entry: Entry) -> list[str]:
 
 
 def of_end(status: int, log: str) -> tuple[str, str]:
-    """Step that failed and its cause, both empty for an end without an error."""
+    """Failed step and its cause; both are empty for an end without an error."""
     if status == 0:
         return "", ""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
@@ -103,12 +103,12 @@ def of_end(status: int, log: str) -> tuple[str, str]:
 
 
 def is_unsearched(found: Mapping[str, Any]) -> bool:
-    """Whether a row has tasks and a schedule of none."""
+    """Whether a row has tasks and a schedule for none of them."""
     return bool(found.get("tasks")) and not found["scheduled"]
 
 
 def of_report(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of `report.json` that the row keeps."""
+    """Values of `report.json` that the row contains."""
     tasks = report["tasks"]
     steps = {step: report["profile_s"][step] for step in TO_TASKS if step in report["profile_s"]}
     return {
@@ -124,7 +124,7 @@ def of_report(report: Mapping[str, Any]) -> dict[str, Any]:
 def _watched(
     process: subprocess.Popen[bytes], limit_s: float, limit_mb: float
 ) -> tuple[tuple[str, str] | None, float]:
-    """Why the process was stopped, None where it ended, and the most memory of it and its children."""
+    """Reason why the process was stopped, or None if it ended, and peak memory including its children."""
     began, peak_mb = time.monotonic(), 0.0
     while process.poll() is None:
         peak_mb = max(peak_mb, _resident_mb(process.pid))
@@ -159,7 +159,7 @@ def _environment() -> dict[str, str]:
 
 
 def _hydra(value: Any) -> str:
-    """A value as Hydra's overrides write it, without quotes around keys."""
+    """A value in the syntax of Hydra's overrides, without quotes around keys."""
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{key}:{_hydra(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):

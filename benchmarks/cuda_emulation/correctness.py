@@ -32,7 +32,7 @@ PRODUCT = Dense(rows=64, in_features=64, out_features=64)
 
 
 def judged(prepared: Prepared, runs: list[Execution]) -> str:
-    """`right`, or what is wrong first: a fault, a race, or a wrong result."""
+    """`right`, or the first error: a fault, a race, or a wrong result."""
     if any(run.failure for run in runs):
         return "fault"
     if any(run.races for run in runs):
@@ -47,7 +47,7 @@ def of_operator(gpu: EmulatedGpu, op: OperatorSettings, programs: int) -> Mappin
 
 
 def of_tensor_cores(gpu: EmulatedGpu, name: str, way: str, programs: int) -> Mapping[str, Any]:
-    """Number of random programs of a product for one way to use tensor cores by outcome."""
+    """Number of random programs of a product by outcome, for one way to use tensor cores."""
     prepared = Prepared.of(TENSOR_CORES[name])
     return _outcomes(gpu, prepared, tensor_core_programs(prepared.task, way, programs))
 
@@ -55,7 +55,7 @@ def of_tensor_cores(gpu: EmulatedGpu, name: str, way: str, programs: int) -> Map
 def of_tuner(
     gpu: EmulatedGpu, parent: OperatorSettings, child: OperatorSettings, programs: int
 ) -> Mapping[str, Any]:
-    """Number of the reuse tuner's programs for a child by outcome; `measured` is how many it has."""
+    """Number of the reuse tuner's programs for a child by outcome; `measured` is their total."""
     prepared = Prepared.of(child)
     found = tuner_programs(parent, prepared.task)
     return {"measured": len(found), **_outcomes(gpu, prepared, spread(found, programs))}

@@ -1,4 +1,4 @@
-"""Costs of BShape and TShape beside the sectors and wavefronts that the first block of a program asks for."""
+"""Costs of BShape and TShape against the sectors and wavefronts that a program's first block requests."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class TileCosts:
     lines: float
     """BShape cost: line requests, as if the whole input was requested at once."""
     lines_by_fetch: float
-    """Line requests of each fetch by itself: a run of a fetch that is shorter than a line takes one, too."""
+    """Line requests of separate fetches: a run of a fetch that is shorter than a line needs one, too."""
     lines_unaligned: float
-    """The same, with runs that begin anywhere where windows or odd rows make them."""
+    """The same, with runs that begin at any offset if windows or odd rows cause this."""
     shared: float
     """TShape cost: shared-memory requests of all fetches."""
     blocks: int
@@ -103,7 +103,7 @@ def _arrays(tile: list[int]) -> list[Floats]:
 
 
 def _unaligned_lines(access: Access, tile: list[int]) -> float:
-    """Lines of a tile's part of a buffer; the mean over all beginnings for runs that begin anywhere."""
+    """Lines of a tile's part of a buffer; for runs that begin at any offset, the mean over all offsets."""
     touched, run = (float(values[0]) for values in access.footprint(_arrays(tile)))
     window = sum(len(term.axes) for term in access.indices[-1] or ()) > 1
     if window or (run % GPU_LINE_BYTES and GPU_LINE_BYTES % run):
@@ -112,7 +112,7 @@ def _unaligned_lines(access: Access, tile: list[int]) -> float:
 
 
 def of_task(gpu: EmulatedGpu, op: OperatorSettings, programs: int) -> list[dict[str, float]]:
-    """Costs and counts of random programs of a task, one object each."""
+    """Costs and counts of random programs of a task, one object for each program."""
     prepared = Prepared.of(op)
     reader = SketchReader(read_structure(prepared.task.mod))
     found = []
@@ -134,7 +134,7 @@ def of_task(gpu: EmulatedGpu, op: OperatorSettings, programs: int) -> list[dict[
 
 
 def correlations(programs: list[dict[str, float]]) -> Mapping[str, Any]:
-    """Spearman correlation of each cost with what it should count."""
+    """Spearman correlation of each cost with the quantity that it should count."""
 
     def spearman(cost: str, count: str) -> float:
         return float(spearmanr([p[cost] for p in programs], [p[count] for p in programs]).statistic)

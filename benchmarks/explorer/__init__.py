@@ -1,20 +1,21 @@
-"""Search by Fasor's deep Q-network beside random and evolutionary search. Nothing is timed.
+"""Search by Fasor's deep Q-network compared with random and evolutionary search. Nothing is timed.
 
     python -m benchmarks.explorer --tasks 40
 
 Every search rates the same number of programs of a task, and begins with the same random ones. The explorer
-has not been taught any of the tasks: `test` are those that its environment has not been trained on either,
-`unseen_operators` those of the operators that it was tested on.
+was not trained on any of the tasks. The part `test` has tasks that its environment was not trained on either;
+`unseen_operators` has tasks of the operators that the environment was tested on.
 
 - `random`: programs drawn at random.
 - `evolutionary`: the evolution of the strategy `draft`, in four generations.
-- `random_moves`: the search of the network with random moves: what moving on from the best alone brings.
-- `dqn, <mode>`: moves of the network, by the values of each mode.
+- `random_moves`: the network's search with random moves, which shows the gain of moving on from the best
+  alone.
+- `dqn, <mode>`: the network's moves, by the values of each mode.
 
-`score` is the best predicted score by the environment, by which all of them search. `judged` is the score
-that the store-level cost model gives the program that each would take; it has not guided any of them.
+`score` is the best score predicted by the environment, which guides all searches. `judged` is the score that
+the store-level cost model gives each search's final program; it has not guided any search.
 
 `recorded` replays measured latencies. A walk is confined to the recorded programs of a task: each move leads
-to the nearest recorded program that it has not taken. It is worth the fastest recorded latency of the task
-over the fastest of the `--recorded` programs that it takes.
+to the nearest recorded program that it has not visited. Its value is the fastest recorded latency of the task
+over the fastest of the `--recorded` programs that it visits.
 """

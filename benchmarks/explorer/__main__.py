@@ -96,7 +96,7 @@ def compared(folders: Sequence[Path], given: argparse.Namespace) -> dict[str, An
 
 
 def scores(one: RecordedSpace, searches: Searches, row: TaskRow, judge: str) -> dict[str, Any]:
-    """Best predicted score of each search, and the judge's score of its program, None where it is invalid."""
+    """Best predicted score of each search, and the judge's score of its program, None if it is invalid."""
     visited = searches.all()
     traces = [one.space.traces(of.best(1))[0] for of in visited.values()]
     task = stored_task(row)
@@ -118,7 +118,7 @@ def scores(one: RecordedSpace, searches: Searches, row: TaskRow, judge: str) -> 
 
 
 def means(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Means over the sketches of each part, by measure and method; over those where all searches have one."""
+    """Means over the sketches of each part, by measure and method, if all searches have a value."""
     result: dict[str, Any] = {}
     for part in PARTS:
         of_part = [row for row in rows if row["part"] == part]

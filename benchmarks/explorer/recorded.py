@@ -1,4 +1,4 @@
-"""Searches that are confined to the recorded programs of a task, whose latencies are replayed."""
+"""Searches confined to the recorded programs of a task, whose latencies are replayed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from foretune.training.exploration.policy import ranked
 from foretune.training.exploration.tasks import task_space
 
 LEAST = 24
-"""Recorded programs that a sketch needs, so that there is something to choose."""
+"""Minimum number of recorded programs of a sketch, so that a search has a choice."""
 
 
 def recorded_scores(
     one: RecordedSpace, environment: Environment, explorer: Explorer, count: int, seed: tuple[int, ...]
 ) -> dict[str, float] | None:
-    """Fastest recorded latency over the fastest of `count` taken, by search; None with too few records."""
+    """Fastest recorded latency over the fastest of `count` visits, by search; None with too few records."""
     ran = np.isfinite(one.latencies_s)
     programs, first = np.unique(one.programs[ran], axis=0, return_index=True)
     latencies_s = one.latencies_s[ran][first]
@@ -33,7 +33,7 @@ def recorded_scores(
 
 
 class _Pool:
-    """Recorded programs of a sketch, between which the moves of a walk lead."""
+    """Recorded programs of a sketch, among which the moves of a walk lead."""
 
     def __init__(
         self, one: RecordedSpace, programs: np.ndarray, environment: Environment, explorer: Explorer
@@ -45,7 +45,7 @@ class _Pool:
         self._logs = self._log(programs)
 
     def walk(self, count: int, mode: str, epsilon: float, seed: tuple[int, ...]) -> list[int]:
-        """Recorded programs of one walk from a random one; each move leads to the nearest that is left."""
+        """Recorded programs of one walk from a random start; each move leads to the nearest unvisited one."""
         rng = np.random.default_rng(seed)
         taken = [int(rng.integers(len(self._programs)))]
         while len(taken) < count:
@@ -60,7 +60,7 @@ class _Pool:
         return taken
 
     def _log(self, programs: np.ndarray) -> np.ndarray:
-        """Decisions on the scale of a step: logarithms of tile factors, places of other values."""
+        """Decisions on the scale of a step: logarithms of tile factors, positions of other values."""
         sketch, values = self._space.space.sketch, self._space.space.values(programs)
         logs: np.ndarray = values.astype(float)
         for decision in sketch.decisions:

@@ -1,4 +1,4 @@
-"""The searches that are compared, each with the same number of rated programs."""
+"""The compared searches, each with the same number of rated programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MUTATION = 0.7
 
 
 class Searches:
-    """Searches of one sketch, from equal random programs."""
+    """Searches of one sketch, from the same random programs."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Searches:
         self._seed = seed
 
     def all(self) -> dict[str, Visited]:
-        """Programs that each search rates, by its name."""
+        """Programs that each search rates, by the name of the search."""
         return {
             "random": self.random(),
             "evolutionary": self.evolutionary(),

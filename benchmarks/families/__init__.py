@@ -7,7 +7,7 @@ POOL = "data/networks"
 """Tasks of three networks with 40 measured programs each."""
 
 DEVELOPED_ON = ("resnet18",)
-"""Networks on which the constants of the shared surrogate were chosen; the others say how well they do."""
+"""Networks used to choose the constants of the shared surrogate; the other networks test them."""
 
 GROUPINGS = ("operator_count", "core_operator", "operator_sequence", "loop_nest", "one", "each")
 
@@ -15,10 +15,10 @@ SHOWN = 2 / 3
 """Share of a pool's programs that a seed draws, so that seeds differ."""
 
 BASE = "shares"
-"""Live search that the others are compared with."""
+"""Live search that serves as the reference for the others."""
 
 REUSE = "shares, reuse"
-"""Live search with what ETO's reuse saves, of whose seconds planners with reuse have three quarters."""
+"""Live search with ETO's reuse; planners with reuse get three quarters of its seconds."""
 
 THREE_QUARTERS = "headroom, reuse, shared, 3/4 of the search"
-"""Live search in three quarters of the seconds that the search of REUSE takes."""
+"""Live search in three quarters of the seconds that the search of REUSE needs."""

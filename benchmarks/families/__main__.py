@@ -33,11 +33,11 @@ SCRATCH = ROOT / "outputs" / "benchmarks" / "families"
 
 
 class LimitReachedError(Exception):
-    """The time of this call is over; what was run is kept."""
+    """The time limit of this call has passed; completed runs are kept."""
 
 
 class Keeper:
-    """Runs what is not kept yet of this commit and dataset, within a limit of seconds."""
+    """Runs the parts that are not kept yet for this commit and dataset, within a limit of seconds."""
 
     def __init__(self, limit_s: float, dataset: Path) -> None:
         self._ends = time.monotonic() + limit_s
@@ -134,7 +134,7 @@ def _constants() -> dict[str, float]:
 
 
 def main() -> None:
-    """Runs one part and writes what is there of all parts."""
+    """Runs one part and writes the available results of all parts."""
     parser = argument_parser(families)
     parser.add_argument("--part", choices=("accuracy", "replay", "live"), required=True)
     parser.add_argument("--dataset", type=Path, default=ROOT / POOL, help="pool of networks to replay")
@@ -179,13 +179,13 @@ def main() -> None:
 
 
 def known_parts(hardware: Hardware) -> dict[str, Any]:
-    """Committed result of a machine, empty where there is none."""
+    """Committed result of a machine, empty if it does not exist."""
     known = RESULTS / "families" / machine_name(asdict(hardware)) / "result.json"
     return read_json(known) if known.exists() else {}
 
 
 def beside(known: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """Live runs by network: those found, and of earlier calls what was not run again."""
+    """Live runs by network: the new ones, and older ones that were not repeated."""
     return {network: {**known.get(network, {}), **found.get(network, {})} for network in {**known, **found}}
 
 

@@ -1,4 +1,4 @@
-"""Accuracy of trees by how tasks are grouped: Table 2 and Figures 1 and 2 of FamilySeer on our records."""
+"""Accuracy of trees by grouping of tasks: Table 2 and Figures 1 and 2 of FamilySeer on our records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRAINED = 0.75
 
 
 class Grouped:
-    """Programs of tasks, split once, and trees over groups of them as MetaSchedule fits them."""
+    """Programs of tasks, split once, and trees over groups of them, fitted as in MetaSchedule."""
 
     def __init__(self, features: LabelledFeatures, seed: int) -> None:
         self._features = features
@@ -36,7 +36,7 @@ class Grouped:
         return GbdtPredictor.fit(self._features.features, rows, self._score, config=GbdtConfig(threads=2))
 
     def accuracy(self, model: GbdtPredictor, task: int) -> float:
-        """Share of a task's pairs of test programs that a model orders rightly."""
+        """Share of a task's pairs of test programs that a model orders correctly."""
         rows = np.flatnonzero((self.group == task) & self._tested & np.isfinite(self._score))
         found = model.predict_table(self._features.features, rows)
         return float(pairwise_accuracy(found, self._score[rows]))
@@ -61,7 +61,7 @@ def heat_map(data: Grouped, tasks: Sequence[int]) -> list[list[float]]:
 def summary(
     accuracies: Mapping[str, Sequence[float]], heat: Sequence[Sequence[float]], families: Sequence[str]
 ) -> dict[str, Any]:
-    """Table 2, and what the heat map says of tasks of one family and of two."""
+    """Table 2, and the heat map's means over tasks of one family and of two."""
     every = np.array(heat)
     names = np.array(families)
     same = names[:, None] == names[None]

@@ -1,6 +1,6 @@
-"""Planners and shared surrogates on a device, and foresee tuning of stock's search beside stock's scheduler.
+"""Planners and shared surrogates on a device, and foresee tuning of stock's search against stock's scheduler.
 
-Every run begins with an empty database. The networks that Foretune's searches find are timed side by side.
+Every run begins with an empty database. The networks from Foretune's searches are timed side by side.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ BUDGETS: Mapping[str, contest.Budget] = {
     "headroom, reuse, shared": contest.Budget(REUSE, 0.75),
     THREE_QUARTERS: contest.Budget(REUSE, 0.75, start=True),
 }
-"""Seconds that a search has: these would spend `top_k` programs a task.
+"""Seconds for a search, enough for `top_k` programs per task.
 
-Planning by shares stops by itself, where the surrogate expects nothing more. A budget counts from the start
-of the command, so that a search has some seconds less than the share, unless its budget has them on top.
+Planning by shares stops on its own when the surrogate expects no further gain. A budget counts from the start
+of the command, so a search gets some seconds less than the share, unless its budget adds them.
 """
 
 STOCK: Mapping[str, Callable[[], dict[str, Any]]] = {
@@ -72,7 +72,7 @@ STOCK: Mapping[str, Callable[[], dict[str, Any]]] = {
 """Arguments of `networks.stock.search` by name."""
 
 TRIALS_A_TASK = 128
-"""The schedulers choose who has the second half of the programs."""
+"""The schedulers choose the tasks that get the second half of the programs."""
 
 
 def live(
@@ -133,7 +133,7 @@ def stock(
 ) -> dict[str, Any]:
     """One tuning by MetaSchedule's own search: the sum of its tasks' latencies over its seconds.
 
-    Tasks of which it runs no program are left out and named: a gather by random indices ends its process.
+    Tasks without a program that runs are left out and named: a gather by random indices ends its process.
     `dry_run` invents latencies.
     """
     device = parse_target(target)
@@ -168,7 +168,7 @@ class Curve(ms.measure_callback.PyMeasureCallback):
         """Seconds since the start, number of a task, and the least latency of a batch of it."""
 
     def points(self) -> list[tuple[float, float]]:
-        """Seconds, and the sum of the tasks' best latencies, from when each that ran has one."""
+        """Seconds, and the sum of the tasks' best latencies, once every task that ran has one."""
         ran, best_s = self._ran(), dict[int, float]()
         points = []
         for at, number, latency_s in self._found:
@@ -178,7 +178,7 @@ class Curve(ms.measure_callback.PyMeasureCallback):
         return points
 
     def left_out(self) -> list[str]:
-        """Names of the tasks of which no program ran."""
+        """Names of the tasks for which no program ran."""
         ran = self._ran()
         return [task.name for number, task in enumerate(self._tasks) if number not in ran]
 
@@ -198,7 +198,7 @@ class Curve(ms.measure_callback.PyMeasureCallback):
         self.note(task_id, runner_results)
 
     def note(self, number: int, runner_results: Sequence[ms.runner.RunnerResult]) -> None:
-        """Takes a batch of a task."""
+        """Processes a batch of a task."""
         seconds = [float(s) for result in runner_results for s in result.run_secs or ()]
         if seconds:
             self._found.append((time.monotonic() - self._begun, number, min(seconds)))

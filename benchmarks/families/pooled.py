@@ -1,7 +1,7 @@
-"""Searcher over a pool whose programs were rated once, so that a search takes milliseconds.
+"""Searcher over a pool whose programs were rated once, so that a search lasts milliseconds.
 
-It proposes what `PoolStrategy` proposes, without replaying traces or computing features. Planners, families
-and surrogates are compared by it with many seeds.
+It makes the same proposals as `PoolStrategy`, without replaying traces or computing features. It serves to
+compare planners, families and surrogates with many seeds.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from .pooled import PooledSearcher, RatedPool, load_rated, rate, save_rated
 
 @dataclass(frozen=True)
 class NetworkPool:
-    """Tasks of a network with programs, and the pool that they were measured in."""
+    """Tasks of a network with programs, and the pool that measured them."""
 
     name: str
     tasks: Sequence[Task]
@@ -71,7 +71,7 @@ class NetworkPool:
 
 
 def load_pools(folder: Path, cache: Path) -> list[NetworkPool]:
-    """A pool for each network of a dataset; the shipped model rates programs once, kept in `cache`."""
+    """A pool for each network of a dataset; the shipped model rates programs once, stored in `cache`."""
     pool = ProgramPool(folder)
     tasks = [stored_task(row) for row in stored_rows(folder) if pool.programs(row.workload_hash)]
     if not cache.exists():
@@ -108,7 +108,7 @@ class Replayed:
 
 
 class _NoDatabase:
-    """Tuning database that is empty and keeps nothing."""
+    """Empty tuning database that stores nothing."""
 
     def __init__(self) -> None:
         self.notes = TuningNotes()

@@ -13,7 +13,7 @@ from ..common import geometric_mean
 from .pools import NetworkPool, Replayed, replayed
 
 NEVER = StopConfig(expected_improvement=1e-9, patience=10**6)
-"""Stop rule that measures whatever is proposed, in the order of the surrogate."""
+"""Stop rule that measures every proposal, in the order of the surrogate."""
 
 WITHIN = {"97 %": 0.97, "99 %": 0.99}
 """Shares of the speed of a pool's best program."""
@@ -21,7 +21,7 @@ WITHIN = {"97 %": 0.97, "99 %": 0.99}
 SURROGATE: Mapping[str, Any] = {
     **{"planner": "round_robin", "rounds": 2, "top_k": 32, "finalists": 0, "random_share": 0.0, "stop": NEVER}
 }
-"""Sixteen programs of each task in turn, then what is left of the pool."""
+"""Sixteen programs of each task in turn, then the rest of the pool."""
 
 SURROGATES: Mapping[str, Mapping[str, Any]] = {
     "one a task": {"share_surrogate": False},
@@ -31,7 +31,7 @@ SURROGATES: Mapping[str, Mapping[str, Any]] = {
 }
 
 BUDGET = {"rounds": 4, "top_k": 16, "finalists": 0, "random_share": 0.0}
-"""Sixteen programs a task on average; a planner gives them to whom it likes."""
+"""Sixteen programs per task on average; a planner distributes them freely."""
 
 PLANNERS: Mapping[str, Mapping[str, Any]] = {
     "round_robin": {"planner": "round_robin"},
@@ -52,8 +52,8 @@ def programs_until(
 ) -> list[int]:
     """Programs of each task until one is within `share` of the best speed of the pool.
 
-    A task without a program that ran is left out; one that never comes there counts with one more than it
-    measured.
+    A task without a program that ran is left out; a task that never reaches this speed counts with one
+    program more than it measured.
     """
     counts = []
     for task, result in zip(network.tasks, run.results, strict=True):
@@ -75,7 +75,7 @@ def surrogate_unit(network: NetworkPool, seed: int, name: str) -> dict[str, Any]
 
 
 def planner_unit(network: NetworkPool, seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Latency of the network over programs and seconds, beside the best of the pool."""
+    """Latency of the network over programs and seconds, compared with the best of the pool."""
     rated = network.shown(seed)
     run = replayed(network, rated, {**BUDGET, **settings, "seed": seed})
     best = network.best_s(rated)
@@ -104,22 +104,22 @@ def surrogate_table(
 
 
 def latency_at(curve: Sequence[Sequence[float]], spent: float) -> float:
-    """Latency of a network after so many programs or seconds."""
+    """Latency of a network after a number of programs or seconds."""
     reached = [latency_s for at, latency_s in curve if at <= spent]
     return reached[-1] if reached else curve[0][1]
 
 
 def spent_until(curve: Sequence[Sequence[float]], latency_s: float) -> float:
-    """Programs or seconds until a latency is reached, inf where it never is."""
+    """Programs or seconds until a latency is reached, or inf."""
     return next((at for at, reached in curve if reached <= latency_s * (1 + 1e-9)), math.inf)
 
 
 def planner_row(runs: Sequence[Mapping[str, Any]], rivals: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Figures of a planner beside those of a rival with the same seeds, geometric means over runs.
+    """Figures of a planner compared with a rival with the same seeds, geometric means over runs.
 
-    `latency` is over the pool's best at half of the rival's programs and at all of them. `programs` and
-    `seconds` are those until the rival's last latency, over the rival's; a run that does not come there
-    counts with all that it spent, and `reached` is the share of those that do.
+    `latency` is over the pool's best, at half of the rival's programs and at all of them. `programs` and
+    `seconds` are the costs to reach the rival's last latency, over the rival's costs. A run that does not
+    reach it counts with its total cost, and `reached` is the share of runs that do.
     """
     rows: dict[str, list[float]] = {name: [] for name in ("half", "full", "programs", "seconds", "reached")}
     for run, rival in zip(runs, rivals, strict=True):

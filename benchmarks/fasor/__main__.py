@@ -21,7 +21,7 @@ PUBLISHED = ("search=fasor", "search.templates=0")
 """Overrides of the high-efficiency mode without templates."""
 
 EVOLVED = (*PUBLISHED, "search/strategy=evolutionary")
-"""Overrides by which 64 programs of MetaSchedule's evolution take the place of the deep Q-network's."""
+"""Overrides that replace the deep Q-network's programs with 64 programs of MetaSchedule's evolution."""
 
 SEARCHES: Mapping[str, Sequence[str]] = {
     "default": (),

@@ -65,12 +65,12 @@ def main() -> None:
 
 
 def unbounded(target: Target) -> Target:
-    """The target with LLVM's own bound, given by name so that it stays."""
+    """The target with LLVM's own bound, named explicitly so that it is not replaced."""
     return Target({**json.loads(target_to_json(target)), "cl-opt": [f"{OPTION}:uint=1000"]})
 
 
 def drawn_programs(dataset: Path, count: int, seed: int, target: Target) -> Iterator[tuple[str, Task, str]]:
-    """Source, task and trace of valid records, drawn at random, and of the first template of each task."""
+    """Source, task and trace of randomly drawn valid records, and of the first template of each task."""
     rows = stored_rows(dataset)
     tasks = {row.workload_hash: stored_task(row) for row in rows}
     ran = [record for record in RecordStore(dataset).require().records() if record.run_secs]
@@ -82,9 +82,9 @@ def drawn_programs(dataset: Path, count: int, seed: int, target: Target) -> Iter
 
 
 def compared(task: Task, trace: str, target: Target, targets: Mapping[str, Target]) -> dict[str, Any] | None:
-    """Seconds of the CPU to compile a program, and of a run where its code differs, by target.
+    """CPU seconds to compile a program, and seconds of a run if its code differs, by target.
 
-    None where the trace does not fit this machine's target.
+    None if the trace does not fit this machine's target.
     """
     candidate = replay(make_tune_context(task.mod, target, seed=0), trace)
     if candidate is None:

@@ -31,8 +31,8 @@ def measured(
 ) -> dict[str, Any]:
     """Seconds of the separate functions and of each way to fuse them, all tuned by the same search.
 
-    Empty `fused` where no fusion is offered. They are timed in turns with warm caches, so that the separate
-    functions read from the caches what these can hold, as within a network.
+    `fused` is empty if no fusion is offered. The forms are timed in turns with warm caches, so the separate
+    functions read data from the caches as far as it fits, as within a network.
     """
     network = load_network(
         f"{__package__}.layers:{layers.network}", inputs=[list(layers.shape)], kwargs=dict(layers.kwargs)
@@ -74,7 +74,7 @@ def _calls(
     database: Any,
     target: Target,
 ) -> Callable[[], None]:
-    """Runs functions one after the other; a result is the argument of those that read it."""
+    """Runs functions sequentially; a result is the argument of the functions that read it."""
     rng = np.random.default_rng(0)
     tensors: dict[Any, Any] = {}
     ready = []

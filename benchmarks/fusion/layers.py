@@ -1,4 +1,4 @@
-"""Layers whose products follow each other, by Tables 1 and 2 of Bolt and the blocks of MobileNetV2."""
+"""Layers with consecutive products, from Tables 1 and 2 of Bolt and the blocks of MobileNetV2."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Layers:
     shape: tuple[int, ...]
     kwargs: Mapping[str, int] = field(default_factory=dict)
     published: float | None = None
-    """Speed with fusion over that without in Bolt, on a T4; None where Bolt has none."""
+    """Speedup by fusion in Bolt, on a T4; None if Bolt does not report it."""
 
 
 def _products(rows: int, depth: int, middle: int, columns: int, published: float) -> Layers:

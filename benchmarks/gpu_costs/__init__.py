@@ -2,7 +2,8 @@
 
     python -m benchmarks.gpu_costs
 
-Pairs of programs of one task that were measured on a GPU (`data/gpu`, `data/gpu-networks`) and differ by 5 %
-or more: how often the faster has the lower cost of BShape or TShape. ETO compares BShapes with as many
-blocks, and TShapes with as many threads besides. Nothing is measured here.
+The pairs are programs of one task that were measured on a GPU (`data/gpu`, `data/gpu-networks`) and differ by
+5 % or more. The benchmark counts how often the faster program has the lower cost of BShape or TShape. ETO
+compares BShapes with equal numbers of blocks, and TShapes also with equal numbers of threads. Nothing is
+measured here.
 """

@@ -24,7 +24,7 @@ COSTS = ("lines", "lines_by_fetch", "shared")
 """BShape cost, lines of each fetch, and TShape cost, each of all blocks of a program."""
 
 LEAST_DIFFERENCE = 1.05
-"""Ratio of two latencies from which on they are told apart: nine tenths repeat within it."""
+"""Ratio of two latencies from which they count as different: nine tenths of repeats are within it."""
 
 
 class Measured(NamedTuple):
@@ -39,11 +39,11 @@ ALIKE: Mapping[str, Callable[[TileCosts, TileCosts], bool]] = {
     "blocks": lambda one, other: one.blocks == other.blocks,
     "threads": lambda one, other: (one.blocks, one.threads) == (other.blocks, other.threads),
 }
-"""What the programs of a pair have in common."""
+"""Properties that the programs of a pair share."""
 
 
 def programs_of(dataset: Path) -> Iterator[list[Measured]]:
-    """Measured programs of each task of a dataset, without those that ETO's costs do not know."""
+    """Measured programs of each task in a dataset, without programs that ETO's costs do not cover."""
     store = RecordStore(dataset).require()
     records: defaultdict[str, list[Record]] = defaultdict(list)
     for record in store.records():
@@ -62,7 +62,7 @@ def programs_of(dataset: Path) -> Iterator[list[Measured]]:
 
 
 def ordered(tasks: Sequence[Sequence[Measured]]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Pairs, and those of which the faster has the lower cost, by what they have in common and by cost.
+    """Pairs, and pairs whose faster program has the lower cost, by shared properties and by cost.
 
     Pairs of equal costs are left out.
     """

@@ -3,7 +3,8 @@
     python -m benchmarks.gpu_draws
     python -m benchmarks.gpu_draws --rows 20 --tasks 3
 
-Draws rows of decisions of every operator type and replays them. Then samples programs of tasks by
-MetaSchedule's evolutionary search and by evolution of rows, with an XGBoost scorer and latencies that are the
-number of a program's statements. Nothing is measured, and no figure is a GPU's. A quarter of an hour.
+The benchmark draws rows of decisions for every operator type and replays them. Then it samples programs of
+tasks by MetaSchedule's evolutionary search and by evolution of rows, with an XGBoost scorer. A simulated
+latency, the number of a program's statements, replaces the measurement. Nothing is measured, and no figure
+comes from a GPU. It needs a quarter of an hour.
 """

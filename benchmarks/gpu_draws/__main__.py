@@ -39,7 +39,7 @@ from ..common import RESULTS, argument_parser, start, this_machine, write_result
 TARGETS = {"sm_80": "nvidia/nvidia-a100", "sm_90": "nvidia/nvidia-h100"}
 DTYPES = ("float32", "float16")
 SECONDS_PER_STATEMENT = 1e-9
-"""Latency that a program is said to have for each of its statements."""
+"""Simulated latency for each statement of a program."""
 
 BEFORE, AFTER = "metaschedule", "rows"
 
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def examples(dtype: str) -> Iterator[Task]:
-    """An example of each operator type that has the data type."""
+    """An example of each operator type that supports the data type."""
     for cls in OPERATOR_SETTINGS.values():
         try:
             yield to_task(replace(cls.examples()[0], dtype=dtype))
@@ -88,12 +88,12 @@ def examples(dtype: str) -> Iterator[Task]:
 
 
 def tasks(dtype: str, count: int, seed: int) -> Sequence[Task]:
-    """Tasks as a generation for a GPU samples them."""
+    """Tasks as a generation run for a GPU samples them."""
     return sample_tasks(n=count, seed=seed, dtype=dtype, prepack=0.0)
 
 
 def passing(task: Task, target: str, count: int, seed: int) -> dict[str, Any]:
-    """Rows of a task that were replayed, those that passed, the causes of the others, and unread sketches."""
+    """Rows of a task that were replayed, that passed, causes of the others, and unreadable sketches."""
     parsed = parse_target(TARGETS[target])
     context = make_tune_context(task.mod, parsed, seed=1, space=measurable_space(parsed, None))
     limits = gpu_limits(parsed, MAX_CODE)
@@ -117,7 +117,7 @@ def passing(task: Task, target: str, count: int, seed: int) -> dict[str, Any]:
 
 
 def sampling(name: str, task: Task, rounds: int, per_round: int, seed: int) -> dict[str, Any]:
-    """Valid programs of some rounds, what was replayed for them, and CPU seconds of this process."""
+    """Valid programs of some rounds, the rows replayed for them, and CPU seconds of this process."""
     sampler = sampler_of(name, task, parse_target(TARGETS["sm_80"]), per_round, seed)
     begun, valid = cpu_s(), 0
     for _ in range(rounds):

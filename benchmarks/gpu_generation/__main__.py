@@ -33,7 +33,7 @@ _AFTER_DEADLINE_S = 240.0
 
 
 class Counted:
-    """Runnable processes of a command, at most one a core, and when it wrote its first lines."""
+    """Runnable processes of a command, at most one per core, and the time of its first lines."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.began = time.monotonic()
@@ -58,7 +58,7 @@ class Counted:
         return status
 
     def first(self, text: str) -> float | None:
-        """Seconds until the first line with a text."""
+        """Seconds until the first line that contains a text."""
         return next((seconds for seconds, line in self.lines if text in line), None)
 
     def wanted(self, since_s: float, until_s: float) -> float:
@@ -104,7 +104,7 @@ def generate(dtype: str, minutes: float, words: Sequence[str]) -> dict[str, Any]
         if status:
             raise SystemExit(f"foretune generate ended with status {status}")
         (run,) = read_runs(dataset)
-    # The run's own clock begins at its first line of progress, less the seconds that this one names.
+    # The run's own clock begins at its first line of progress, minus the seconds that this line reports.
     began_s = next(
         seconds - float(line.partition(" s:")[0]) for seconds, line in counted.lines if " s:" in line
     )

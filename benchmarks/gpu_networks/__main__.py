@@ -20,15 +20,15 @@ NETWORKS = ("resnet18", "resnet50", "mobilenetv2", "bert_base", "vit_base")
 RIVALS = ("eager", "inductor", "inductor_max_autotune")
 
 CHECKPOINT, NONE, STOCK, LONG = "checkpoint=cuda", "checkpoint=null", "stock", "stock, long"
-"""Contestants in the order of their runs; those after the first have the measurements of the first."""
+"""Contestants in the order of their runs; the later ones get as many measurements as the first."""
 
 POLICY = "float32 without TF32 in TVM and in PyTorch"
 LEAST_S = 100.0
-"""Seconds without which a search of stock is not begun."""
+"""Seconds that must remain before a search of stock begins."""
 
 
 class UnfinishedError(Exception):
-    """A search of stock had no time for all tasks; those that it searched are kept."""
+    """A search of stock had no time for all tasks; its finished tasks are kept."""
 
 
 def rows_of(run: Mapping[str, Any], contestant: str, seed: int) -> list[dict[str, Any]]:
@@ -53,7 +53,7 @@ class Contest:
         self._name = f"{network.replace(':', '-')}-{given.dtype}-{seed}"
 
     def rows(self) -> list[dict[str, Any]]:
-        """Rows of all contestants that are kept or had time."""
+        """Rows of all contestants that are kept or fit into the time."""
         first = self._tuned(CHECKPOINT, RIVALS, ())
         if first is None:
             return []

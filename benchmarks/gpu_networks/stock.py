@@ -1,9 +1,9 @@
-"""MetaSchedule's own search of a network for a GPU, task by task, in a process of its own.
+"""MetaSchedule's own search of a network for a GPU, task by task, in a separate process.
 
     python -m benchmarks.gpu_networks.stock NETWORK --folder FOLDER --trials 16 --limit-s 300
 
-Tasks that were searched are kept in the folder, and the next call goes on. The last line printed is what is
-there, as JSON: the number of tasks `left`, or the latency of the compiled network.
+Finished tasks are kept in the folder, and the next call continues. The last printed line is the state as
+JSON: the number of tasks `left`, or the latency of the compiled network.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TURNS = 11
 def searched(
     task: Task, target: Target, folder: Path, *, seed: int, trials: int, dry_run: bool
 ) -> dict[str, Any]:
-    """Searches a task once; what is kept in its folder is read."""
+    """Searches a task once; a finished search is read from its folder."""
     done = folder / "done.json"
     if not done.is_file():
         begun, error = time.perf_counter(), ""
@@ -54,7 +54,7 @@ def searched(
                 strategy=DRY_STRATEGY if dry_run else "evolutionary",
                 threads=available_cores(),
             )
-        except Exception as failure:  # MetaSchedule passes on all that goes wrong in C++
+        except Exception as failure:  # """Merges the records of several databases."""
             error = str(failure).strip().splitlines()[-1][-200:]
         lines = folder / "database_tuning_record.json"
         measured = len(lines.read_text().splitlines()) if lines.is_file() else 0
@@ -65,7 +65,7 @@ def searched(
 
 
 def together(folders: Sequence[Path]) -> ms.Database:
-    """Records of several databases in one."""
+    """Median of the turns; each ends when the device is done."""
     database = ms.database.MemoryDatabase()
     for folder in folders:
         if (folder / "database_tuning_record.json").is_file():

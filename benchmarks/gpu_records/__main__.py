@@ -32,7 +32,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         *("records_per_task=96", "per_round=24", "seed=83"),
     ),
 }
-"""Overrides of `foretune generate`: at least four rounds a task, so that EBS follows a search."""
+"""Overrides of `foretune generate`: at least four rounds per task, so that EBS follows a search."""
 
 SMALL = (
     *("tasks=1", "records_per_task=4", "per_round=2", "workers=1", "samplers=1", "networks=[]"),
@@ -44,11 +44,11 @@ SMALL = (
 """Overrides of a rehearsal."""
 
 FINISH_S = 20.0
-"""Seconds that generation may take beyond its limit, for the batch in flight."""
+"""Seconds by which generation may exceed its limit, for the batch in progress."""
 
 
 def generate(overrides: Sequence[str], dataset: Path, minutes: float) -> bool:
-    """Runs `foretune generate` for so many minutes; whether it came to its end before.
+    """Runs `foretune generate` for this many minutes; returns whether it completed earlier.
 
     Raises CalledProcessError.
     """
@@ -67,13 +67,13 @@ def generate(overrides: Sequence[str], dataset: Path, minutes: float) -> bool:
 
 
 def counted(store: RecordStore) -> dict[str, Any]:
-    """What a dataset holds, and how often it was measured a minute."""
+    """Content of a dataset, and its records per minute of measurement."""
     records = store.records()
     valid = [record for record in records if record.failure is None]
     programs = Counter(record.workload_hash for record in valid)
     rounds = Counter(task for task, _ in {(one.workload_hash, one.round) for one in records})
     times = sorted(record.timestamp for record in records)
-    # Pauses between calls are no time of the machine.
+    # Pauses between calls do not count as time of the machine.
     busy_s = sum(gap for one, other in pairwise(times) if (gap := other - one) < 60)
     return {
         "records": len(records),

@@ -26,11 +26,11 @@ from .problems import DEPARTURES, PROBLEMS
 Timer = Callable[..., float]
 
 RIVALS: Mapping[str, Timer] = {"library_s": library_latency_s, "compiler_s": compiler_latency_s}
-"""Timers of PyTorch's own, by their name in a result."""
+"""PyTorch's own timers, by their name in a result."""
 
 
 def parts_of(problem: Problem) -> list[Problem]:
-    """The products that a problem is made of, each for a kernel of its own."""
+    """The products of a problem, each for a separate kernel."""
     if not isinstance(problem, BackToBack):
         return [problem]
     first = Product(m=problem.m, n=problem.middle, k=problem.k, activation=problem.activation)
@@ -40,7 +40,7 @@ def parts_of(problem: Problem) -> list[Problem]:
 def row_of(
     name: str, problem: Problem, gpu: Gpu, count: int, measure: Timer | None, rivals: Mapping[str, Timer]
 ) -> dict[str, Any]:
-    """The best template of a problem, those of its parts, and the rivals; times are seconds or None."""
+    """The best template of a problem and of its parts, and the rivals; times are seconds or None."""
     parts = [profiled(part, gpu, count, measure) for part in parts_of(problem)]
     whole = profiled(problem, gpu, count, measure) if len(parts) > 1 else parts[0]
     return {
@@ -56,11 +56,11 @@ def row_of(
 
 
 EVERY = 0
-"""Number of templates that stands for all tilings that the rules allow."""
+"""Number of templates that stands for all tilings within the rules."""
 
 
 def profiled(problem: Problem, gpu: Gpu, count: int, measure: Timer | None) -> Profile:
-    """`profile`; all tilings are compiled on all cores first."""
+    """Like `profile`, but compiles all tilings on all cores first."""
     if count == EVERY:
         tilings, compile_ = every_tiling(problem, gpu)
         return profile(problem, gpu, 2 * tilings, compile_=compile_, measure=measure)
@@ -68,7 +68,7 @@ def profiled(problem: Problem, gpu: Gpu, count: int, measure: Timer | None) -> P
 
 
 def best(found: Profile) -> dict[str, Any]:
-    """The first template of a profile, and what was rejected."""
+    """The first template of a profile, and the rejected ones."""
     one = found.templates[0]
     return {
         "tiling": asdict(one.compiled.tiling),
@@ -80,7 +80,7 @@ def best(found: Profile) -> dict[str, Any]:
 
 
 def estimates(problem: Problem, gpu: Gpu, found: Profile) -> list[tuple[float, float | None]]:
-    """Cycles of the closed form and measured seconds of each template, the least cycles first."""
+    """Cycles by the closed form and measured seconds of each template, sorted by cycles."""
     pairs = [(cycles(problem, one.compiled.tiling, gpu), one.latency_s) for one in found.templates]
     return sorted(pairs, key=lambda pair: pair[0])
 

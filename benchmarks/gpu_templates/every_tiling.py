@@ -15,7 +15,7 @@ from foretune.compiler.tvm_compat import available_cores
 
 
 def every_tiling(problem: Problem, gpu: Gpu) -> tuple[int, Compile]:
-    """Number of tilings, and a function that looks up how one was compiled."""
+    """Number of tilings, and a function that looks up a tiling's compilation result."""
     tilings = ranked(problem, gpu)
     with ProcessPoolExecutor(available_cores(), mp_context=get_context("spawn")) as pool:
         made = pool.map(compiled, repeat(problem), tilings, repeat(gpu), chunksize=4)

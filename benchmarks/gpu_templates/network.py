@@ -1,4 +1,4 @@
-"""Templates in a whole network: which kernels it gets, without a GPU, and how fast it is with one."""
+"""Templates in a whole network: its kernels, without a GPU, and its speed, with one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NARROW = "bfloat16"
 def kernels_of(name: str, gpu: Gpu) -> Iterator[str]:
     """One line for each problem of a network: its calls, and its most promising template, compiled.
 
-    The cycles are those of the closed form, which nobody has measured.
+    The cycles come from the closed form and are not measured.
     """
     target = parse_target(_TARGETS[gpu.capability])
     mod = to_relax(load_network(name), target, Lowering(dtype=NARROW))

@@ -1,4 +1,4 @@
-"""Problems of the study: those of Bolt's figures and tables, and those of BERT-base for one text."""
+"""Problems of the study: from Bolt's figures and tables, and from BERT-base for one text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from foretune.compiler.templates.gpu.problem import Problem, Product, Window
 from foretune.compiler.templates.gpu.rows import NormedProduct, Rows
 
 _PAIRS = ((16384, 256, 64, 16), (32768, 576, 128, 64), (128320, 96, 32, 128))
-"""Rows, depth, and widths of both products, as in Bolt's Table 1, but for DEPARTURES. Its first row has
+"""Rows, depth, and widths of both products, as in Bolt's Table 1, except for DEPARTURES. Its first row has
 products of width 1 and 4, which no tensor core computes."""
 
 DEPARTURES: Mapping[str, str] = {
@@ -18,10 +18,10 @@ DEPARTURES: Mapping[str, str] = {
         "holds whole rows of both products, whose widths must be powers of two. That is a third more work."
     ),
 }
-"""Problems that differ from the paper's, and why; printed below the table."""
+"""Problems that differ from the paper's, and the reasons; printed below the table."""
 
 HEADS = packed(1, 128, 12, 64)
-"""Layout of queries, keys and values as a product of 128 tokens and 12 heads of 64 stores them."""
+"""Layout in which a product of 128 tokens and 12 heads of 64 stores queries, keys and values."""
 
 _MASK = Layout(128 * 128, 0, 0, 0, 128)
 _HALF = {"dtype": "bf16", "bias": "fp32"}
@@ -47,7 +47,7 @@ ONE_TEXT: Mapping[str, Problem] = {
         dtype="bf16",
     ),
 }
-"""What a layer of BERT-base computes for one text of 128 tokens, in bfloat16."""
+"""Operators in a layer of BERT-base for one text of 128 tokens, in bfloat16."""
 
 PROBLEMS: Mapping[str, Problem] = {
     "square 1024": Product(m=1024, n=1024, k=1024),
@@ -68,5 +68,5 @@ PROBLEMS: Mapping[str, Problem] = {
     },
     **ONE_TEXT,
 }
-"""GEMMs of Figures 1 and 8 (batch 32 of 40 tokens), 3x3 convolutions of ResNet-50, pairs of Table 1, and
-those of one text."""
+"""GEMMs of Figures 1 and 8 (batch 32 of 40 tokens), 3x3 convolutions of ResNet-50, pairs of Table 1, and the
+operators for one text."""

@@ -23,7 +23,7 @@ from ..common import argument_parser
 
 
 def chosen_records(store, hardware_id, count, seed, min_hours):
-    """Records of the device of at least this age, in lists by task, for `count` tasks drawn at random."""
+    """Records of the device with at least this age, in lists by task, for `count` randomly drawn tasks."""
     newest = time.time() - 3600 * min_hours
     by_task = defaultdict(list)
     for record in store.records():
@@ -39,7 +39,7 @@ def chosen_records(store, hardware_id, count, seed, min_hours):
 
 
 def measured_again(testbed, mod, records):
-    """Pairs of a record and its second measurement; those that fail now are left out."""
+    """Pairs of a record and its second measurement; records that fail now are left out."""
     context = make_tune_context(mod, testbed.target, seed=0)
     replayed = [(record, replay(context, record.trace)) for record in records]
     known = [(record, candidate) for record, candidate in replayed if candidate is not None]

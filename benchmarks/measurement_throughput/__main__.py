@@ -31,7 +31,7 @@ SMALL = Dense(rows=8, in_features=8, out_features=8)
 
 
 def stock_seconds(candidates, target, builder, runner):
-    """Seconds that the stock builder and runner take, and how many candidates got a latency."""
+    """Seconds that the stock builder and runner need, and the number of candidates with a latency."""
     start = time.perf_counter()
     built = builder.build([ms.builder.BuilderInput(c.sch.mod, target) for _, c in candidates])
     inputs = [
@@ -51,7 +51,7 @@ def foretune_seconds(candidates, pool):
 
 
 def speed(row):
-    """Valid candidates a second of foretune against those of stock."""
+    """Valid candidates per second of foretune over stock's."""
     return (row["foretune_valid"] / row["foretune_s"]) / (row["stock_valid"] / row["stock_s"])
 
 
@@ -66,7 +66,7 @@ def main() -> None:
     builder, runner = ms.builder.LocalBuilder(timeout_sec=120.0), ms.runner.LocalRunner(timeout_sec=30.0)
     rows = []
     with WorkerPool(target) as pool:
-        # A pool outlives what it measures: its start is no part of a batch.
+        # A pool lives longer than a batch, so its start does not count towards one.
         foretune_seconds(
             RandomSampler(SamplerSetting(to_task(SMALL), target, per_round=1, seed=0)).propose(), pool
         )

@@ -5,8 +5,7 @@
     python -m benchmarks.networks --networks resnet18 --runs 5 -- search=high_quality
     python -m benchmarks.networks --set headline --against ../before
 
-Networks take turns, so that a slow hour of the machine is no network's own. Runs are kept in
-`outputs/benchmarks/networks` until the commit changes: a benchmark that was stopped goes on where it
-was. With `--against`, this checkout and another one take turns on each network, and the networks they
-tuned are timed side by side.
+Networks take turns, so that a slow hour of the machine affects all of them. Runs are kept in
+`outputs/benchmarks/networks` until the commit changes, so a stopped benchmark resumes. With `--against`, this
+checkout and another one take turns on each network, and the networks they tuned are timed side by side.
 """

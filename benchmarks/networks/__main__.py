@@ -23,14 +23,14 @@ SETS = {
         *("vit_base", "gpt2", "dcgan"),
     ),
 }
-"""Settings of the search were chosen on tasks of the headline networks, on none of the unseen ones until
-2026-11-25; templates were written for layers of these since."""
+"""The search's settings were chosen on tasks of the headline networks, and until 2026-11-25 on no task of the
+unseen ones; since then, templates were written for layers of the unseen ones."""
 
 FAILED = (subprocess.SubprocessError, OSError, DisturbedError)
 
 
 def one_run(arguments: argparse.Namespace, network: str, seed: int) -> dict[str, Any]:
-    """A run of this checkout, or an earlier one of the same commit that was kept."""
+    """A run of this checkout, or an earlier run of the same commit."""
     settings = {"commit": commit_of(ROOT), "network": network, "seed": seed, "overrides": arguments.overrides}
     return kept_run(
         arguments.runs_in / "alone" / f"{network.replace(':', '-')}-{seed}.json",
@@ -41,7 +41,7 @@ def one_run(arguments: argparse.Namespace, network: str, seed: int) -> dict[str,
 
 
 def one_pair(arguments: argparse.Namespace, network: str, seed: int) -> dict[str, Any]:
-    """A run of each checkout, in another order for each seed, and their networks timed side by side."""
+    """A run of each checkout, in a different order for each seed, and their networks timed side by side."""
     checkouts = {"this": ROOT, "other": arguments.against}
     commits = {name: commit_of(folder) for name, folder in checkouts.items()}
     folder = (arguments.runs_in / "against").resolve()
@@ -64,9 +64,9 @@ def one_pair(arguments: argparse.Namespace, network: str, seed: int) -> dict[str
 
 
 def known_part(arguments: argparse.Namespace, network: str) -> dict[str, Any] | None:
-    """Part of a network that is among the records that models are trained on; see `in_records`.
+    """Part of a network that is among the training records of models; see `in_records`.
 
-    None for a network that is given by an import path.
+    None for a network with an import path.
     """
     if ":" in network:
         return None

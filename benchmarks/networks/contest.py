@@ -15,10 +15,10 @@ from ..kept_runs import KeptRuns
 from .runs import side_by_side, tune, tune_by_stock
 
 ALONE = ("rivals=[]", "untuned_limit_s=1e-6")
-"""Overrides by which a run times the tuned network alone."""
+"""Overrides of a run that times only the tuned network."""
 
 STOCK = "stock MetaSchedule, programs a task"
-"""First word of a search by MetaSchedule itself, in place of overrides; the second one is their number."""
+"""First word of a search by MetaSchedule, instead of overrides; the second word is its number of programs."""
 
 BEFORE_SEARCH = ("start and imports", "network to tasks")
 """Stages of a run before its search."""
@@ -31,9 +31,9 @@ def of_networks(
     overrides: Sequence[str],
     tell: Callable[[str, int, Mapping[str, Any]], str] | None = None,
 ) -> dict[str, Any]:
-    """`one_of_each` of each network and seed of `turns`, by network, after those of an earlier result.
+    """`one_of_each` for each network and seed of `turns`, by network, after the runs of an earlier result.
 
-    `tell` makes the line about a run, by default `describe`.
+    `tell` formats the line about a run, by default `describe`.
     """
     tell = tell or describe
     found = {name: list(each["runs"]) for name, each in runs.earlier.get("networks", {}).items()}
@@ -53,23 +53,23 @@ def of_networks(
 
 
 def is_known(runs: Iterable[Mapping[str, Any]], searches: Collection[str], seed: int) -> bool:
-    """Whether one of the runs has these searches, with this seed."""
+    """Whether one of the runs has these searches and this seed."""
     first = next(iter(searches))
     return any(run.keys() >= set(searches) and run[first]["seed"] == seed for run in runs)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Seconds that a search has, by those that another one took for search and measurement."""
+    """Seconds for a search, from the seconds that another one spent on search and measurement."""
 
     rival: str
-    """Name of that search, which runs before it."""
+    """Name of the other search, which runs before this one."""
     share: float = 1.0
     start: bool = False
-    """Whether the seconds before the other search begins come on top: `budget_s` counts them."""
+    """Whether to add the seconds before the other search began, which `budget_s` counts."""
 
     def seconds(self, run: Mapping[str, Any]) -> float:
-        """Seconds of `budget_s`, by the run of `rival`."""
+        """Seconds of `budget_s`, from the run of `rival`."""
         before = sum(run["stage_s"][stage] for stage in BEFORE_SEARCH) if self.start else 0.0
         return before + self.share * float(run["search_s"])
 
@@ -82,12 +82,12 @@ def one_of_each(
     overrides: Sequence[str],
     budgets: Mapping[str, Budget] | None = None,
 ) -> dict[str, Any]:
-    """A run of each search from an empty database, in another order for each seed, and their networks timed.
+    """A run of each search from an empty database, in a different order per seed, and the networks' timing.
 
-    `searches` are overrides of `foretune tune` by name, or STOCK and its programs a task; `overrides` are
-    those of all. A search of `budgets` runs after the one whose seconds it has. `side_by_side_s` are the
-    latencies in seconds of the networks, by search. What an interrupted call has done is in `folder`, and the
-    next one of the same commit goes on from there.
+    `searches` are overrides of `foretune tune` by name, or STOCK and its programs per task; `overrides` apply
+    to all. A search in `budgets` runs after the search that sets its seconds. `side_by_side_s` are the
+    latencies in seconds of the networks, by search. The work of an interrupted call is in `folder`, and the
+    next call of the same commit continues from it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     names, budgets = list(searches), budgets or {}

@@ -8,12 +8,12 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 DRY_STRATEGY = "replay-trace"
-"""Search strategy of a rehearsal: random programs, where evolution takes minutes."""
+"""Search strategy of a rehearsal: random programs, because evolution takes minutes."""
 
 
 @derived_object
 class _Invented(ms.runner.PyRunnerFuture):
-    """A latency that is there at once."""
+    """A latency that is available immediately."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class _Invented(ms.runner.PyRunnerFuture):
 
 @derived_object
 class DryRunner(ms.runner.PyRunner):
-    """Programs take 1 to 2 ms, by their number: nothing is run, and nothing may be concluded."""
+    """Programs take 1 to 2 ms, by their number. Nothing is run, and the figures have no meaning."""
 
     def __init__(self) -> None:
         super().__init__()

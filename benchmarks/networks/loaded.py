@@ -17,7 +17,7 @@ from ..common import in_turns
 def loaded_samples_s(
     libraries: Mapping[str, Path], inputs: Sequence[NDArray[Any]], turns: int
 ) -> dict[str, list[float]]:
-    """Latencies in seconds of each library by its name, one of each turn. Raises FreshProcessError."""
+    """Latencies in seconds of each library by its name, one for each turn. Raises FreshProcessError."""
     samples: dict[str, list[float]] = {name: [] for name in libraries}
     for _, name in in_turns(list(libraries), turns):
         timed = {one.name: one for one in time_in_fresh_process(libraries[name], inputs)}

@@ -1,4 +1,4 @@
-"""Share of a network that is among the records which the shipped models are trained on."""
+"""Share of a network that is among the training records of the shipped models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..trained_on import CPUS
 
 @cache
 def trained_shapes() -> frozenset[str]:
-    """Shapes of all tasks that have records, held-out ones among them."""
+    """Shapes of all tasks with records, including held-out ones."""
     found = set()
     for name in CPUS:
         store = RecordStore(ROOT / "data" / name).require()
@@ -29,14 +29,14 @@ def trained_shapes() -> frozenset[str]:
 
 
 def in_records(network: str) -> dict[str, Any]:
-    """Number of a network's tasks that have a shape of the records, and their share of its operations."""
+    """Number of a network's tasks whose shape is in the records, and their share of its operations."""
     target = parse_target("llvm")
     tasks = extract_tasks(to_relax(load_network(network), target), target, network)
     return overlap(tasks, trained_shapes())
 
 
 def overlap(tasks: Collection[Task], shapes: Collection[str]) -> dict[str, Any]:
-    """The same of tasks and shapes that are given."""
+    """The same for given tasks and shapes."""
     known = [task for task in tasks if shape_hash(task_row(task)) in shapes]
     operations = sum(task.weight * task.flops for task in tasks)
     return {

@@ -14,16 +14,16 @@ from ..checkouts import python_in, tune_command
 from ..common import ROOT, read_json
 
 PROCESSES = 3
-"""Processes that time networks side by side, one after the other."""
+"""Processes that time networks in the same conditions, sequentially."""
 
 LIMIT_S = 3600.0
-"""Seconds after which a run is given up."""
+"""Seconds after which a run is aborted."""
 
 STOCK_LIMIT_S = 3 * LIMIT_S
 """The same for MetaSchedule's own search."""
 
 COMPARING = ("start the rivals", "time the network")
-"""Stages of a run that tell how fast the network is, after it is there."""
+"""Stages of a run that determine how fast the finished network is."""
 
 
 class DisturbedError(Exception):
@@ -40,12 +40,11 @@ def tune(
     database: Path | None = None,
     timed: bool = True,
 ) -> dict[str, Any]:
-    """Tunes a network and returns what the result keeps of the report.
+    """Tunes a network and returns the part of the report that belongs to the result.
 
-    `database` is the folder of the database, by default an empty one that is thrown away. `export` is where
-    to write the tuned network; `total_s` is without the time that this takes, and without
-    that of the comparison. Raises DisturbedError where `timed`, as the run's own timing of the network then
-    counts.
+    `database` is the folder of the database, by default an empty temporary one. `export` is the path for the
+    tuned network; `total_s` excludes the time to write it and the time of the comparison. If `timed`, raises
+    DisturbedError, because the run's own timing of the network then counts.
     """
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as scratch:
@@ -67,9 +66,9 @@ def tune(
 
 
 def tune_by_stock(network: str, seed: int, trials: int, library: Path) -> dict[str, Any]:
-    """Has MetaSchedule's own search tune a network, with `trials` programs a task, and write it to `library`.
+    """Tunes a network by MetaSchedule's own search, with `trials` programs per task, into `library`.
 
-    Returns what `benchmarks.networks.stock` says of the search.
+    Returns the output of `benchmarks.networks.stock` about the search.
     """
     words = ["-m", "benchmarks.networks.stock", network, str(seed), str(trials), str(library)]
     return json.loads(python_in(ROOT, words, timeout_s=STOCK_LIMIT_S).splitlines()[-1])

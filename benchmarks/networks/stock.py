@@ -1,9 +1,9 @@
-"""MetaSchedule's own search of a network, as `ms.tune_tasks` runs it, in a process of its own.
+"""MetaSchedule's own search of a network, as `ms.tune_tasks` runs it, in a separate process.
 
     python -m benchmarks.networks.stock NETWORK SEED TRIALS LIBRARY
 
-Its tasks and their layouts are those of `foretune tune`, its builder is the prepared one, and everything else
-is as MetaSchedule has it. The last line printed is what the search took, as JSON.
+Its tasks and their layouts come from `foretune tune`, its builder is the prepared one, and all other parts
+are MetaSchedule's defaults. The last printed line is the cost of the search, as JSON.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def search(
     strategy: str = "evolutionary",
     threads: int = 1,
 ) -> ms.Database:
-    """The database of a search of `trials` programs a task, in `folder`.
+    """The database of a search with `trials` programs per task, in `folder`.
 
-    `threads` replay programs side by side, as MetaSchedule does on all cores where nothing is set.
+    `threads` replay programs side by side, as MetaSchedule does by default on all cores.
     """
     load_tensor_intrinsics()
     database = ms.database.JSONDatabase(work_dir=str(folder))

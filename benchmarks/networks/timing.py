@@ -24,7 +24,7 @@ TURNS = 21
 
 
 def device_of(library: tvm.runtime.Module) -> tvm.runtime.Device:
-    """Device of this machine for an exported network; a CPU for one without a description."""
+    """Device of this machine for an exported network; a CPU for a network without a description."""
     description = read_description(library)
     kind = "llvm" if description is None else Target(json.loads(description.target)).kind.name
     return tvm.cpu() if kind == "llvm" else tvm.runtime.device(kind, 0)

@@ -1,4 +1,4 @@
-"""Networks tuned without a measurement, and by templates alone, beside those of the default search.
+"""Networks tuned without a measurement, and by templates alone, compared with the default search.
 
     python -m benchmarks.no_measurement
     python -m benchmarks.no_measurement --networks squeezenet --runs 3

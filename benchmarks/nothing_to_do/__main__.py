@@ -16,7 +16,7 @@ from ..common import RESULTS, ROOT, argument_parser, read_json, start, this_mach
 NETWORKS = ("resnet18", "mobilenetv2", "bert_base")
 LIMIT_S = 1800.0
 ONCE = ("search.rounds=1", "search.finalists=0")
-"""Overrides of the run that fills the database; the ones after it have nothing to do with the same."""
+"""Overrides of the run that fills the database; later runs with the same ones have nothing to do."""
 
 
 def tuned(network: str, database: Path, overrides: Sequence[str]) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def tuned(network: str, database: Path, overrides: Sequence[str]) -> dict[str, A
 def measure(network: str, runs: int, overrides: Sequence[str]) -> dict[str, Any]:
     """Seconds of each run after the one that fills the database.
 
-    Raises ValueError where one of them measured something.
+    Raises ValueError if one of them measured something.
     """
     with tempfile.TemporaryDirectory() as database:
         first = tuned(network, Path(database), overrides)

@@ -17,11 +17,11 @@ from . import samplers
 NETWORKS = ("resnet18", "mobilenetv2", "bert_base")
 JUDGED_ON = ROOT / "data" / "networks"
 MINUTES = 60.0
-"""Minutes after which nothing further begins, by default."""
+"""Minutes after which no further step begins, by default."""
 
 
 def datasets(runs: KeptRuns, data: Path, tasks: int) -> bool:
-    """Grows the datasets in turns; whether all of them are there in time."""
+    """Grows the datasets in turns; returns whether all of them are complete in time."""
     for pair, size in samplers.growth(tasks):
         name = f"data-{pair}-{size}"
         if not runs.in_time(name):
@@ -42,7 +42,7 @@ def _grown(folder: Path, pair: str, tasks: int) -> dict[str, int]:
 
 
 def models(runs: KeptRuns, data: Path, tasks: int) -> dict[str, Any]:
-    """Size of each dataset, and how its model ranks the programs of networks, by pair of samplers."""
+    """Size of each dataset, and its model's ranking of the programs of networks, by pair of samplers."""
     found = {}
     for pair in samplers.SAMPLERS:
         settings = {"sampling": samplers.sampling(pair), "training": samplers.TRAINING, "tasks": tasks}
@@ -59,7 +59,7 @@ def _model(runs: KeptRuns, pair: str) -> Path:
 
 
 def measured(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
-    """Datasets, models, and the networks that the models tune, as far as there is time."""
+    """Datasets, models, and the networks that the models tune, as far as the time permits."""
     found: dict[str, Any] = {"size": arguments.size, "models": {}, "networks": {}}
     if not datasets(runs, arguments.data, arguments.size):
         return found

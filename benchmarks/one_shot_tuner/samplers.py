@@ -1,4 +1,4 @@
-"""Datasets by the six pairs of samplers, and a model of each."""
+"""Datasets from the six pairs of samplers, and a model trained on each."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SEARCH = (
 
 
 def growth(tasks: int) -> Iterator[tuple[str, int]]:
-    """Pairs with the tasks that their dataset has after a turn, each round beginning with the next pair."""
+    """Pairs with their dataset's number of tasks after a turn; each round begins with the next pair."""
     names = list(SAMPLERS)
     sizes = [*range(TASKS_A_TURN, tasks, TASKS_A_TURN), tasks]
     for number, size in enumerate(sizes):
@@ -62,7 +62,7 @@ def folder_of(data: Path, pair: str) -> Path:
 
 
 def grow(folder: Path, pair: str, tasks: int) -> None:
-    """Measures the dataset of a pair up to so many tasks; what is there is kept.
+    """Measures the dataset of a pair up to a number of tasks; existing records are kept.
 
     Raises CalledProcessError.
     """
@@ -71,7 +71,7 @@ def grow(folder: Path, pair: str, tasks: int) -> None:
 
 
 def size_of(folder: Path) -> dict[str, int]:
-    """Tasks with records and valid records of a dataset, zeros of one that is not there."""
+    """Tasks with records and valid records of a dataset; zeros if it does not exist."""
     if not folder.is_dir():
         return {"tasks": 0, "records": 0}
     rows = RecordStore(folder).columns("workload_hash", "failure").to_pylist()
@@ -80,7 +80,7 @@ def size_of(folder: Path) -> dict[str, int]:
 
 
 def fitted(dataset: Path, folder: Path, judged_on: Path) -> dict[str, Any]:
-    """Trains a model on a dataset; returns how it ranks the programs of `judged_on`, and its size.
+    """Trains a model on a dataset; returns its ranking of the programs of `judged_on`, and its size.
 
     The checkpoint is `folder/checkpoint`. Raises CalledProcessError.
     """

@@ -1,1 +1,1 @@
-"""First layers in bfloat16, with their input channels filled up or as they are (Bolt, section 3.2.3)."""
+"""First layers in bfloat16, with padded and with unpadded input channels (Bolt, section 3.2.3)."""

@@ -24,7 +24,7 @@ SIZE = 224
 PLAIN = "plain"
 
 FORMS: Mapping[str, int] = {PLAIN: 3, "filled up to 4": 4, "filled up to 8": 8}
-"""Input channels of each form. The second one is what the lowering makes of three channels."""
+"""Input channels of each form. The lowering pads three channels to the second number."""
 
 LAYERS: Mapping[str, tuple[int, int, int]] = {
     "ResNet": (64, 7, 2),
@@ -35,9 +35,9 @@ LAYERS: Mapping[str, tuple[int, int, int]] = {
 
 
 class First(nn.Module):
-    """Convolution of an image, whose channels are filled up with zeros, with ReLU and a pooling.
+    """Convolution of an image whose channels are padded with zeros, with ReLU and a pooling.
 
-    The pooled result is small, as its conversion would take longer than the layer.
+    The pooled result is small, because its conversion would otherwise take longer than the layer.
     """
 
     def __init__(self, filters: int, window: int, stride: int, channels: int) -> None:

@@ -2,7 +2,8 @@
 
     python -m benchmarks.pooling
 
-On layers of EfficientNet-B0 and MobileNetV3 with squeeze and excitation: the convolution alone, an average by
-a function of its own behind it, and both by one function. All convolutions have the most promising template;
-the average is the fastest of 32 random programs. They take turns. Two minutes.
+The layers come from EfficientNet-B0 and MobileNetV3 with squeeze and excitation. Contestants are the
+convolution alone, the convolution followed by a separate average function, and both in one function. All
+convolutions use the most promising template; the average is the fastest of 32 random programs. They take
+turns. The benchmark lasts two minutes.
 """

@@ -1,4 +1,4 @@
-"""Layers with squeeze and excitation: a depthwise convolution and the average of each channel behind it."""
+"""Layers with squeeze and excitation: a depthwise convolution, followed by the average of each channel."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LAYERS: Mapping[str, tuple[Layer, ...]] = {
 """Size of the image, channels, window, stride and activation by network."""
 
 DRAWS = 32
-"""Random programs of an average of its own."""
+"""Random programs of a separate average."""
 
 
 class Image(nn.Module):
@@ -83,7 +83,7 @@ def name_of(layer: Layer) -> str:
 
 
 def measured(layer: Layer, target: Target, turns: int) -> dict[str, Any]:
-    """Median seconds of a convolution alone, of it and an average behind it, and of both in one function."""
+    """Median seconds of a convolution, of one with a separate average after it, and of both in one."""
     size, channels, window, stride, activation = layer
     image, both = (
         by_template(task_of(form, (channels, size), target, window, stride, activation), target)
@@ -130,7 +130,7 @@ def fastest_draw(task: Task, target: Target) -> Callable[[], object]:
 
 
 def bound(module: tvm.IRModule, target: Target) -> Callable[[], object]:
-    """A run of a program, with arguments of its own."""
+    """A run of a program, with separate arguments."""
     program, buffers = entries(module, checked=False)
     run = compile_module(program, target)[TIMED]
     values = [tvm.runtime.tensor(values_of(*buffer)) for buffer in buffers[TIMED]]

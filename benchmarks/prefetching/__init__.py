@@ -2,7 +2,8 @@
 
     python -m benchmarks.prefetching
 
-A network's weights are not in a core's caches when their layer begins: the runs of a layer take as many
-copies of its weights in turn as the last cache does not keep near a core. Beside it stands the same with
-weights that stay. Runs with and without prefetches take turns. A minute for each data type.
+A network's weights are not in a core's caches when their layer begins. The runs of a layer therefore
+alternate between copies of its weights, enough of them that the last cache does not keep them near a core.
+The same layer with resident weights is timed for comparison. Runs with and without prefetches take turns. The
+benchmark needs a minute for each data type.
 """

@@ -36,7 +36,7 @@ FAR_BYTES = 150e6
 """Bytes of all copies of the weights."""
 
 SECONDS = 0.4
-"""Seconds for which each contestant is timed."""
+"""Seconds of timing for each contestant."""
 
 
 def main() -> None:
@@ -57,9 +57,9 @@ def main() -> None:
 
 
 def measured(module: tvm.IRModule, target: Target) -> dict[str, Any] | None:
-    """GFLOP/s of the most promising template that streams its weights; None where there is no such template.
+    """GFLOP/s of the most promising template that streams its weights, or None without such a template.
 
-    `prefetched` says whether its loops get prefetches: many passes over a panel, or one, get none.
+    `prefetched` tells whether its loops get prefetches: many passes over a panel, or one, get none.
     """
     found = streaming(module, target)
     if found is None:
@@ -120,14 +120,14 @@ def unmarked(module: tvm.IRModule) -> tvm.IRModule:
 def timed(
     runs: Mapping[str, Any], arguments: Mapping[str, Sequence[Sequence[Any]]]
 ) -> dict[str, dict[str, float]]:
-    """Median seconds by kind of arguments and contestant, who take turns of one pass over the arguments."""
+    """Median seconds by kind of arguments and contestant, in turns of one pass over the arguments."""
     found: dict[str, dict[str, float]] = {}
     for where, every in arguments.items():
         seconds: dict[str, list[float]] = {name: [] for name in runs}
         until = time.perf_counter() + SECONDS * len(runs)
         while time.perf_counter() < until or len(seconds["with"]) < 3 * len(every):
             for name, run in runs.items():
-                run(*every[-1])  # the code and what is not a weight
+                run(*every[-1])  # the code and all arguments except the weights
                 for each in every:
                     begun = time.perf_counter()
                     run(*each)

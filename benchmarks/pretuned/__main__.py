@@ -43,7 +43,7 @@ MINUTES = 60.0
 
 
 def held_out(folders: Sequence[Path], checkpoint: str, seed: int) -> list[TaskRow]:
-    """Tasks of datasets that a checkpoint was tested on, in an order by chance."""
+    """Tasks of datasets on which a checkpoint was tested, in random order."""
     tested = set(load_checkpoint(checkpoint).card.split.tasks("test"))
     rows = {
         row.workload_hash: row
@@ -68,7 +68,7 @@ def with_starts(rows: Sequence[TaskRow], file: Path) -> Iterator[tuple[Task, int
 def searched(
     runs: KeptRuns, names: Sequence[str], task: Task, file: Path, schedules: int, seed: int
 ) -> dict[str, Any]:
-    """A run of each search of a task, in another order for each seed, by the name of the search."""
+    """A run of each search of a task by the name of the search, in a different order for each seed."""
     module = task_file(runs.folder, task.workload_hash, task)
     found = {}
     for place in range(len(names)):

@@ -3,8 +3,8 @@
     python -m benchmarks.repvgg
     python -m benchmarks.repvgg --forms A0-relu A0-gelu
 
-Latency alone, at batch 1: nothing is trained. Each form of the network is tuned and exported, and all are
-timed side by side. They share one database, so that layers which several have run by the same programs. Runs,
-libraries and database are kept in `outputs/benchmarks/repvgg` until the commit changes; a study that was
-stopped goes on.
+The study covers latency at batch 1 only, without training. Each form of the network is tuned and exported,
+and all are timed side by side. They share one database, so that layers in several forms run the same
+programs. Runs, libraries and database are kept in `outputs/benchmarks/repvgg` until the commit changes, so a
+stopped study resumes.
 """

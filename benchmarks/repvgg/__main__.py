@@ -19,7 +19,7 @@ FACTORY = "foretune.benchmarks.repvgg.network:repvgg"
 """Import path of the network, where `import foretune` is this checkout."""
 
 SAME_INPUTS = "resnet18"
-"""Network by whose inputs all forms are timed: they take the same image."""
+"""Network whose inputs serve to time all forms, which expect the same image."""
 
 ALL = 100
 """More 3x3 convolutions than any RepVGG here has."""
@@ -45,7 +45,7 @@ FORMS: Mapping[str, Form] = {
 
 
 def tuned(form: Form, overrides: Sequence[str], database: Path, library: Path) -> dict[str, Any]:
-    """Tunes a form with the schedules of a database and exports it; returns what the result keeps of it."""
+    """Tunes a form with the schedules of a database and exports it; returns its part of the result."""
     arguments = ",".join(f"{name}:{value}" for name, value in asdict(form).items())
     words = ["inputs=[[1,3,224,224]]", f"kwargs={{{arguments}}}", "untuned_limit_s=1e-9", *overrides]
     run = tune(ROOT, FACTORY, 0, words, export=library, database=database, timed=False)

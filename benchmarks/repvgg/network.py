@@ -1,4 +1,4 @@
-"""RepVGG as it is deployed: 3x3 convolutions, each with an activation (Ding et al. 2021, section 3.4)."""
+"""RepVGG in its deployed form: 3x3 convolutions, each with an activation (Ding et al. 2021, section 3.4)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ACTIVATIONS: Mapping[str, Callable[[], nn.Module]] = {
     "hardswish": nn.Hardswish,
     "softplus": nn.Softplus,
 }
-"""Those of Bolt's Table 4."""
+"""Widths in Bolt's Table 4."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Size:
     """Layers and widths of one RepVGG."""
 
     blocks: tuple[int, int, int, int]
-    """Convolutions of the stages behind the first one, which has one."""
+    """Convolutions of the stages after the first one, which has one."""
     width: float
-    """Factor of the widths but the last."""
+    """Factor of all widths except the last."""
     last_width: float
 
 
@@ -40,9 +40,9 @@ SIZES: Mapping[str, Size] = {
 def repvgg(size: str = "A0", activation: str = "relu", deeper: int = 0) -> nn.Module:
     """A RepVGG for images [n, 3, h, w] of 1,000 classes.
 
-    `deeper` is the number of first 3x3 convolutions that a 1x1 one follows, with as many channels in and out
-    and an activation. The last 3x3 one, which has too many channels for that, never has one (Bolt section
-    4.3).
+    `deeper` is the number of leading 3x3 convolutions that are followed by a 1x1 convolution, with equal
+    numbers of input and output channels and an activation. The last 3x3 convolution has too many channels for
+    this and never gets one (Bolt section 4.3).
     """
     shape, act = SIZES[size], ACTIVATIONS[activation]
     factors = [shape.width] * 3 + [shape.last_width]

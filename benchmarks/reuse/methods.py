@@ -1,4 +1,4 @@
-"""Searches of one task that are compared: the backend, ETO, ETO ranked by the model, TopK."""
+"""Compared searches of one task: the backend, ETO, ETO ranked by the model, TopK."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ class Searched:
 
     method: str
     latencies_s: list[float]
-    """Of each measured program in order, inf for a failure."""
+    """Latency of each measured program in order, inf for a failure."""
     seconds: float
-    """Of search and measurement."""
+    """Seconds of search and measurement."""
     measured: dict[str, float]
     """Latency in seconds of the programs that ran, by trace."""
     best: str | None
-    """Module (JSON) of the fastest program; None where none ran."""
+    """Module (JSON) of the fastest program, or None if no program ran."""
     by_backend: bool
-    """Whether the backend searched it: always so without a parent, and where the parent was of no use."""
+    """Whether the backend searched it: always without a parent, and also if the parent did not help."""
 
     def summary(self) -> dict[str, Any]:
         """JSON values of the search without its programs."""
@@ -84,9 +84,9 @@ def searched(
     donor: Donor | None = None,
     stock: StockConfig = STOCK,
 ) -> Searched:
-    """Searches a task from an empty database; `donor` is its parent, which all but the backend need.
+    """Searches a task from an empty database; `donor` is its parent, which only the backend does not need.
 
-    The search takes turns with the measurements in this process: nothing else runs beside them.
+    The search alternates with the measurements in this process, so nothing else runs during them.
     """
     config = replace(settings_of(method, trials, seed, stock), processes=0).fitted(target)
     checkpoint = fitting_checkpoint(AUTO, target) if method == RANKED else None
@@ -115,7 +115,7 @@ def searched(
 
 
 def settings_of(method: str, trials: int, seed: int, stock: StockConfig = STOCK) -> OneShotConfig:
-    """Search of a method; the backend measures `trials` candidates, and no other measures more."""
+    """Search of a method; the backend measures `trials` candidates, and the others at most as many."""
     eto = EtoConfig(trials=trials)
     if method == RANKED:
         rounds = max(1, trials // 3 // RANKED_ROUND)
@@ -153,7 +153,7 @@ def _planner(
 
 
 class _Keeping(NetworkTuner):
-    """Tuner that gives out what it measured."""
+    """Tuner that returns its measurements."""
 
     @property
     def known(self) -> list[MeasuredCandidate]:

@@ -1,4 +1,4 @@
-"""Networks of ETO's operator sets (Table 2) that no zoo read here has: R(2+1)D and a 1-D Inception-ResNet."""
+"""Networks of ETO's operator sets (Table 2) outside the zoos: R(2+1)D and a 1-D Inception-ResNet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from torch import nn
 def r2plus1d_18(classes: int = 400) -> nn.Module:
     """R(2+1)D of 18 layers for clips float32 [batch, 3, frames, height, width] (Tran et al. 2018).
 
-    Each convolution of 3 x 3 x 3 is one in space and one in time, with as many parameters in all.
+    Each convolution of 3 x 3 x 3 is split into one in space and one in time, with the same total of
+    parameters.
     """
     stem = nn.Sequential(
         *_after(nn.Conv3d(3, 45, (1, 7, 7), (1, 2, 2), (0, 3, 3), bias=False)),
@@ -49,7 +50,7 @@ class _VideoBlock(nn.Module):
 
 
 def _factorised(before: int, after: int, stride: int) -> list[nn.Module]:
-    """A convolution of 3 x 3 x 3 as one of 1 x 3 x 3 and one of 3 x 1 x 1."""
+    """A convolution of 3 x 3 x 3 as a convolution of 1 x 3 x 3 and one of 3 x 1 x 1."""
     middle = before * after * 27 // (before * 9 + 3 * after)
     return [
         *_after(nn.Conv3d(before, middle, (1, 3, 3), (1, stride, stride), (0, 1, 1), bias=False)),
@@ -64,8 +65,8 @@ def _after(convolution: nn.Conv3d) -> list[nn.Module]:
 def inception_resnet_1d(classes: int = 1000) -> nn.Module:
     """Inception-ResNet-v2 (Szegedy et al. 2017) in one dimension, for signals float32 [batch, 3, length].
 
-    Kernels of 1 x n and n x 1 become one of n. Each kind of residual block stands twice, as its copies are
-    the same operators.
+    Kernels of 1 x n and n x 1 become kernels of n. Each kind of residual block occurs twice, since its copies
+    are the same operators.
     """
     return nn.Sequential(
         _convolution(3, 32, 3, stride=2),
@@ -144,7 +145,7 @@ class _Branches(nn.Module):
 
 
 class _Residual(nn.Module):
-    """Branches whose projection is added to what they read, at a fifth of its size."""
+    """Branches whose projection is added to their input, at a fifth of its size."""
 
     def __init__(self, channels: int, *branches: nn.Module) -> None:
         super().__init__()

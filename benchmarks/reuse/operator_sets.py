@@ -44,7 +44,7 @@ SETS: Mapping[str, Mapping[str, Any]] = {
     },
     "resnet50_l": {"network": "resnet50", "batch": [1, 16]},
 }
-"""Networks of each set, in the order of the runs. Clips of R(2+1)D have 8 frames in place of 16."""
+"""Networks of each set, in the order of the runs. Clips of R(2+1)D have 8 frames instead of 16."""
 
 METHODS: Mapping[str, Mapping[str, Any]] = {
     "backend": {"reuse": "off"},
@@ -57,10 +57,10 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
 """Settings of each method; `auto` is Foretune's own."""
 
 FIGURE_11 = ("eto_no_bridges", "eto_all_bridges")
-"""Methods of the sets in BRIDGED alone."""
+"""Methods for the sets in BRIDGED only."""
 
 BRIDGED = ("mobilenetv2", "resnet50")
-"""Sets that are also searched without bridges and with all."""
+"""Sets that are also searched without bridges and with all bridges."""
 
 TURNS = 5
 """Timed runs of each program."""
@@ -86,8 +86,8 @@ def tasks_of(name: str) -> list[Task]:
 def one_run(name: str, method: str, trials: int, seed: int) -> dict[str, Any]:
     """Tunes the operators of a set by a method from an empty database.
 
-    `best` are the fastest programs (TVM's JSON) by operator, null for one that has none, and `found_s` the
-    latencies in seconds that the search measured of them.
+    `best` are the fastest programs (TVM's JSON) by operator, null for an operator without one. `found_s` are
+    their latencies in seconds as the search measured them.
     """
     target = parse_target("llvm")
     tasks = tasks_of(name)
@@ -108,10 +108,9 @@ def one_run(name: str, method: str, trials: int, seed: int) -> dict[str, Any]:
 
 
 def timed(name: str, runs: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """Seconds that all calls of the operators take with the programs of each method, timed in turns.
+    """Seconds of all calls of the operators with the programs of each method, timed in turns.
 
-    An operator that a method found no program for counts with the latency that its search measured without
-    one.
+    An operator without a program counts with the latency that the search measured for it without a schedule.
     """
     places = [
         (method, number)

@@ -1,4 +1,4 @@
-"""Reuse trees that ETO plans for the operator sets by its estimates alone, before anything is measured."""
+"""Reuse trees that ETO plans for the operator sets from its estimates, before any measurement."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from foretune.inference.spaces.stock import StockSpace
 from .operator_sets import tasks_of
 
 TRIALS = (16, 32, 64, 256, 1000)
-"""Programs that the backend measures of an operator; the paper's has the last."""
+"""Programs that the backend measures for an operator; the paper uses the last number."""
 
 
 def plans(name: str) -> Iterator[dict[str, Any]]:
     """Yields the plan of each number of trials and kind of bridges for a set.
 
-    `backend` and `estimated` are the programs of the backend's searches alone and of the tree; operators that
-    nobody can reuse count with the backend's in both.
+    `backend` and `estimated` are the numbers of programs of the backend's searches alone and of the tree; an
+    operator without reuse counts with the backend's number in both.
     """
     target = parse_target("llvm")
     tasks = tasks_of(name)

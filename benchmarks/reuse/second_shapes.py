@@ -1,4 +1,4 @@
-"""Networks tuned at one shape, then at another one with the same database."""
+"""Networks tuned at one shape, then at another shape with the same database."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CASES: Mapping[str, Shapes] = {
 
 
 def one_case(network: str, seed: int, overrides: Sequence[str]) -> dict[str, Any]:
-    """Runs of a network: `first` from an empty database, `second` behind it, `alone` as if it came first.
+    """Runs of a network: `first` from an empty database, `second` after it, `alone` as if it came first.
 
     The first two are tuned by `search.reuse=auto`; `alone` is the second shape from an empty database
     without reuse. `tuned_s` are latencies in seconds of the last two, timed in turns.

@@ -36,10 +36,10 @@ TYPES: Mapping[str, str] = {
 """Operators by ETO's name of their type (section 7.1)."""
 
 DRAWN = (8, 16, 32)
-"""Operators of a type that are drawn: more where there are too few pairs."""
+"""Operators drawn per type; more are drawn if there are too few pairs."""
 
 LARGEST_FLOPS = 2e9
-"""Operations of a drawn operator at most: larger ones take minutes to measure on two cores."""
+"""Most operations of a drawn operator: measuring a larger one takes minutes on two cores."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Pair:
     parent: Task
     child: Task
     estimated: float
-    """Programs that Algorithm 1 is expected to measure of the child (section 6.1)."""
+    """Number of the child's programs that Algorithm 1 is expected to measure (section 6.1)."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -62,10 +62,10 @@ def pairs_of(
 ) -> list[Pair]:
     """Reuse pairs of a type, the same each time.
 
-    As in the paper, they are of random operators and their 1-hop bridges, and pairs whose estimated search
-    costs less than the backend's come first. Of others the cheapest follow: the paper's backend has 1,000
-    trials. Pairs of operators that are taken already go before others, as the backend's searches take most of
-    the time.
+    As in the paper, the pairs consist of random operators and their 1-hop bridges, and pairs with an
+    estimated search cost below the backend's come first. The cheapest of the others follow: the paper's
+    backend has 1,000 trials. Pairs of operators that are already in use come before others, because the
+    backend's searches dominate the time.
     """
     trees = PublishedTrees(target, StockSpace(None))
     found: list[Pair] = []
@@ -83,7 +83,7 @@ def pairs_of(
 
 
 def chosen(pairs: Sequence[Pair], count: int, trials: int) -> list[Pair]:
-    """Pairs that cost less than the backend's trials, then the cheapest; of few operators in either part."""
+    """Pairs that cost less than the backend's trials, then the cheapest; both parts use few operators."""
     left = sorted(pairs, key=lambda pair: max(pair.estimated, trials))
     found: list[Pair] = []
     names: set[str] = set()
@@ -134,7 +134,7 @@ def one_pair(
     Args:
         source: the backend's search of the parent.
         backend: its search of the child.
-        timed: False takes the latencies of the searches instead, for a rehearsal.
+        timed: False uses the latencies of the searches instead, for a rehearsal.
         stock: the backend's search.
     """
     donor = Donor(pair.parent, source.measured)
@@ -159,7 +159,7 @@ def one_pair(
 
 
 def is_of(run: Mapping[str, Any], pair: Pair) -> bool:
-    """Whether a kept run is of a pair."""
+    """Whether a kept run belongs to a pair."""
     return run["parent"] == pair.parent.name and run["child"] == pair.child.name
 
 

@@ -24,11 +24,10 @@ SEARCHES: Mapping[str, tuple[str, ...]] = {
 }
 """Overrides of `foretune tune` by the name of the search in a result.
 
-All but `fewer` take up to four programs over, as a search does where there are no templates; `fewer` takes
-none, as it does where there are. `short` gives sources and depthwise convolutions fewer rounds, `shared` also
-shares the surrogate among the tasks of a family, `paper` is
-ETO as published with a backend of 64 trials, `few_heavy` gives all rounds to tasks of a fifth alone, and
-`two_rounds` gives depthwise convolutions two.
+All but `fewer` reuse up to four programs, like a search without templates; `fewer` reuses none, like a search
+with templates. `short` gives sources and depthwise convolutions fewer rounds, `shared` also shares the
+surrogate among the tasks of a family, `paper` is ETO as published with a backend of 64 trials, `few_heavy`
+gives all rounds to tasks of a fifth alone, and `two_rounds` gives depthwise convolutions two.
 """
 
 BY_DEFAULT = ("off", "auto", "fewer")

@@ -5,13 +5,13 @@ r"""Do the ranges that a parent's program sets (ETO, section 3) hold fast progra
     python -m benchmarks.reuse_ranges --variant gpu --dataset data/gpu --least 6 && \
         python -m benchmarks.reuse_ranges --variant gpu --summarise
 
-A pair counts where ETO would reuse: both tasks have the operator type and the sketch, were measured on one
-device, and the parent's fastest program is of that sketch. A feature's range holds a fast program if one of
-the child's measured programs inside is within 90 % of its best. Beside it stand
+A pair counts if ETO would reuse it: both tasks have the operator type and the sketch, one device measured
+them, and the parent's fastest program is of this sketch. A feature's range holds a fast program if one of the
+child's measured programs inside is within 90 % of its best. The result also contains
 
-- the share of the child's programs that the range keeps: a range that keeps all prunes nothing;
-- the chance that as many programs at random hold a fast one;
-- ranges of the same width, put at random between the child's least and largest value.
+- the share of the child's programs that the range keeps: a range that keeps everything prunes nothing;
+- the chance that the same number of random programs holds a fast one;
+- ranges of the same width at random positions between the child's least and largest value.
 
-On a GPU the features are those of the paper: thread blocks, threads, and shared memory of all blocks.
+On a GPU the features are the paper's own: thread blocks, threads, and shared memory of all blocks.
 """

@@ -13,7 +13,7 @@ from .study import CHOICES, KINDS, LEAST_PROGRAMS, measured_tasks, pair_rows, re
 
 FIELDS = ("hit", "kept", "chance", "hit_elsewhere", "kept_elsewhere")
 CHOSEN_ON = "cpu"
-"""Dataset on which the CPU's counterparts are chosen; the others judge them."""
+"""Dataset for choosing the CPU's counterparts of the features; the other datasets test them."""
 
 GPU = "gpu"
 """Variant of the result of GPU records, whose features are the paper's own."""
@@ -74,7 +74,7 @@ def analysed(dataset: Path, most: int, seed: int, least: int = LEAST_PROGRAMS) -
 
 
 def summary(datasets: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """All datasets, and the choice that exceeds chance the most on one of them."""
+    """All datasets, and the choice that exceeds chance the most on the choosing dataset."""
     datasets = {name: values for name, values in datasets.items() if values["pairs"]}
     on = datasets[CHOSEN_ON]["means"]
     chosen = max(("+".join(choice) for choice in CHOICES), key=lambda name: gain(on[name]))
@@ -87,7 +87,7 @@ def of_gpus(datasets: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def gain(entry: dict[str, float]) -> float:
-    """Share of pairs that a range holds beyond what as many programs at random hold."""
+    """Share of pairs that a range holds, minus the share that as many random programs hold."""
     return entry["hit"] - entry["chance"]
 
 

@@ -1,4 +1,4 @@
-"""Reuse pairs of a dataset, and what the ranges of each hold."""
+"""Reuse pairs of a dataset, and the programs that the ranges of each pair hold."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from numpy.typing import NDArray
 from tvm.target import Target
 
 FAST = 0.9
-"""Share of the best performance from which a program is fast (t of section 3)."""
+"""Share of the best performance above which a program counts as fast (t in section 3)."""
 
 LEAST_PROGRAMS = 16
-"""Programs of a sketch from which a task counts, by default."""
+"""Programs of a sketch from which on a task counts, by default."""
 
 PLACES = 8
-"""Random places of a range of the same width."""
+"""Random positions of a range of the same width."""
 
 KINDS = ("blocks", "threads", "shared")
 """B, T and M."""
@@ -159,7 +159,7 @@ def pair_rows(
 def _at_random(
     values: NDArray[np.float64], interval: Interval, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Programs inside ranges of the same width at random places of the values' logarithms; [PLACES, n]."""
+    """Programs inside ranges of the same width at random positions of the values' logarithms; [PLACES, n]."""
     logs = np.log(np.maximum(values, 1e-9))
     width = math.log(interval.high / interval.low)
     lows = rng.uniform(logs.min(), max(logs.max() - width, logs.min() + 1e-9), PLACES)[:, None]
@@ -178,7 +178,7 @@ def _entry(inside: NDArray[np.bool_], elsewhere: NDArray[np.bool_], fast: NDArra
 
 
 def chance(programs: int, fast: int, kept: int) -> float:
-    """Probability that `kept` programs at random hold one of the fast ones."""
+    """Probability that `kept` random programs include one of the fast ones."""
     if kept == 0:
         return 0.0
     if programs - fast < kept:

@@ -51,7 +51,7 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def run_of(arguments: argparse.Namespace, network: str) -> dict[str, Any]:
-    """The run of a network, or an earlier one of the same commit that was kept."""
+    """The run of a network, or an earlier run of the same commit."""
     settings = {
         "commit": commit_of(ROOT),
         "network": network,
@@ -88,7 +88,7 @@ def describe(network: str, run: Mapping[str, Any]) -> str:
 def merged(
     earlier: Mapping[str, Any], runs: Mapping[str, Mapping[str, Any]], failures: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Fields of a result: those of these runs, and of an earlier result's other networks."""
+    """Fields of a result, from these runs and from the other networks of an earlier result."""
     tried = {*runs, *(failure["network"] for failure in failures)}
 
     def others(field: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""One network: tuned, timed beside its rivals, and what its tasks reach of the machine's peak."""
+"""One network: tuned, timed against its rivals, with the share of the machine's peak that its tasks reach."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..checkouts import python_in, tune_command
 from ..common import ROOT, read_json
 
 LIMIT_S = 1800.0
-"""Seconds after which a network is given up."""
+"""Seconds after which a network is aborted."""
 
 FORETUNE = "foretune"
 """Name of the tuned network among the rivals."""
 
 RETRIES = 1
-"""Further timings of a network in which a contestant was disturbed."""
+"""Number of further timings for a network with a disturbed contestant."""
 
 LEAST_SHARE = 0.01
 """Share of the tasks' time below which a task is not listed."""
@@ -57,7 +57,7 @@ def measure(
 
 
 def of_report(network: str, tuning: Mapping[str, Any], timing: Mapping[str, Any]) -> dict[str, Any]:
-    """The result's part of two reports: that of the tuning run, and that of the timing that counts."""
+    """The result's part of two reports: the tuning run's, and the report with the timing that counts."""
     names = {engine_class(location).title: name for name, location in RIVALS.items()} | {TUNED: FORETUNE}
     ready_s = {one["name"]: one["ready_s"] for one in tuning["contestants"]}
     version = f"foretune {timing['versions']['foretune']}"
@@ -89,7 +89,7 @@ def of_report(network: str, tuning: Mapping[str, Any], timing: Mapping[str, Any]
 
 
 def _calls(profile: Mapping[str, Any] | None) -> dict[str, float] | None:
-    """Seconds of a run of the tuned network in its process, and those outside of all calls."""
+    """Seconds of a run of the tuned network in its process, and the seconds outside all calls."""
     if profile is None:
         return None
     return {
@@ -99,12 +99,12 @@ def _calls(profile: Mapping[str, Any] | None) -> dict[str, float] | None:
 
 
 def share_of_peak(tasks: Sequence[Mapping[str, Any]], peak_gflops: float | None) -> dict[str, Any]:
-    """Rates of a network's tasks as shares of the cores' peak of `peak_gflops`, together and each.
+    """Rates of a network's tasks as shares of the cores' peak of `peak_gflops`, together and individually.
 
-    On a device whose peak is not measured the shares are None.
+    On a device with an unmeasured peak, the shares are None.
 
-    A task that was not tuned counts with its untuned latency. One without any does not count, nor does one
-    that the network does not call.
+    An untuned task counts with its untuned latency. A task without any latency does not count, and neither
+    does a task that the network does not call.
     """
     timed = []
     for task in tasks:

@@ -14,11 +14,11 @@ from ..checkouts import python_in
 from ..common import read_json
 
 LIMIT_S = 900.0
-"""Seconds after which a search is given up."""
+"""Seconds after which a search is aborted."""
 
 
 def task_file(folder: Path, name: str, task: Task) -> Path:
-    """File in a folder that `search` reads the task of."""
+    """File in a folder from which `search` reads the task."""
     path = folder / "tasks" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(tvm.ir.save_json(task.mod))
@@ -26,7 +26,7 @@ def task_file(folder: Path, name: str, task: Task) -> Path:
 
 
 def search(checkout: Path, task: Path, seed: int, settings: Sequence[str]) -> dict[str, Any]:
-    """Searches the task of a file; see `search.py` for the settings and for what is found."""
+    """Searches the task in a file; see `search.py` for the settings and the result."""
     load = os.getloadavg()[0]
     out = task.with_name(f".{task.stem}-{seed}.out.json")
     try:

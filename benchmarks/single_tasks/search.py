@@ -1,7 +1,7 @@
 """Process that searches one task; its arguments are TASK.json OUT.json SEED NAME=VALUE ...
 
 A setting is a field of OneShotConfig, as in `rounds=4`, `strategy=evolutionary` or `stop.minimum=4`, or
-`checkpoint=PATH`. The public API alone is used, so that this runs with each checkout of Foretune.
+`checkpoint=PATH`. The process uses only the public API, so that it runs with each checkout of Foretune.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def config_of(words: Sequence[str], seed: int) -> tuple[OneShotConfig, dict[str,
 def measured_in(folder: Path) -> list[float]:
     """Latencies in seconds of the programs in a folder's one database, in the order of measurement.
 
-    A program that was timed again counts with its first time.
+    A program that was timed repeatedly counts with its first time.
     """
     found: dict[str, float] = {}
     for file in folder.rglob("database_tuning_record.json"):

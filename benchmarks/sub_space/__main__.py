@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def collected(dataset: Path, seconds: float, rng: np.random.Generator) -> tuple[list[list[Any]], int]:
-    """Pairs of tasks that give weights, in random order within the time, and the number of tasks read."""
+    """Pairs of tasks for the weights, in random order within the time, and the number of tasks read."""
     tasks = [task for task in measured_tasks(dataset) if not task.held_out]
     until = time.monotonic() + seconds
     rows: list[list[Any]] = []
@@ -92,7 +92,7 @@ def weights_of(pairs: Sequence[Sequence[Any]]) -> dict[str, dict[str, float]]:
 def judged_rows(
     dataset: Path, weights: dict[str, dict[str, float]], seconds: float, rng: np.random.Generator
 ) -> list[dict[str, list[float]]]:
-    """Shares that sub-spaces keep of held-out tasks, in random order within the time."""
+    """Shares of held-out tasks that sub-spaces keep, in random order within the time."""
     tasks = [task for task in measured_tasks(dataset) if task.held_out and len(task.records) >= 8]
     until = time.monotonic() + seconds
     rows = []
@@ -108,7 +108,7 @@ def summary(
     pairs: dict[str, dict[str, Any]],
     judged: dict[str, list[dict[str, list[float]]]],
 ) -> dict[str, Any]:
-    """Weights with the pairs behind them, and means over the held-out tasks by n_p."""
+    """Weights with their pairs, and means over the held-out tasks by n_p."""
     all_pairs = [row[0] for of in pairs.values() for row in of["pairs"]]
     rows = [row for of in judged.values() for row in of]
     return {

@@ -1,4 +1,4 @@
-"""Pairs of programs that differ in one primitive, and what sub-spaces keep of measured programs."""
+"""Pairs of programs that differ in one primitive, and the measured programs that sub-spaces keep."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from foretune.inference.fasor.sub_space import BOUNDS, top
 from numpy.typing import NDArray
 
 HELD_OUT = 5
-"""One of so many shapes is held out of the weights."""
+"""One in this number of shapes is held out from the weights."""
 
 PAIRS = 2
-"""Pairs of a task and primitive at most, so that no task dominates."""
+"""Most pairs of a task and primitive, so that no task dominates."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Programs of a task on one device that ran."""
+    """Programs of a task that ran on one device."""
 
     row: TaskRow
     hardware: Hardware
@@ -45,7 +45,7 @@ class Measured:
 
     @property
     def held_out(self) -> bool:
-        """Whether the task judges and gives no weights."""
+        """Whether the task is held out for the test."""
         return int(shape_hash(self.row), 16) % HELD_OUT == 0
 
 
@@ -70,7 +70,7 @@ def pairs_of(traces: Sequence[str], reader: SketchReader, rng: np.random.Generat
     found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for one, other in combinations(sorted(known), 2):
         different = [name for name in PRIMITIVES if known[one][name] != known[other][name]]
-        # A location changes with whether it is inlined.
+        # A location also changes with inlining.
         if different == ["compute_at", "compute_inline"]:
             different = ["compute_inline"]
         if len(different) == 1:
@@ -110,16 +110,16 @@ def _scores(mod: tvm.IRModule, task: Measured, record: Record) -> tuple[float, f
 
 
 def bound_of(task: Measured, mod: tvm.IRModule) -> str:
-    """Side of the ridge on which the task is."""
+    """Side of the roofline's ridge on which the task lies."""
     return BOUNDS[0 if memory_bound(task.row.flops, compulsory_bytes(mod), task.hardware) else 1]
 
 
 def kept(
     task: Measured, weights: dict[str, dict[str, float]], counts: Sequence[int], rng: np.random.Generator
 ) -> dict[str, list[float]]:
-    """By n_p: [space size over the whole, share of programs inside, best kept, that of as many at random].
+    """By n_p: [space size over the whole, share of programs inside, best kept, best of as many random ones].
 
-    The best kept is 0 where no program is inside.
+    The best kept is 0 if no program is inside.
     """
     mod = tvm.ir.load_json(task.row.tir)
     structure = read_structure(mod)
@@ -156,7 +156,7 @@ def _inside(space: SketchSpace, values: NDArray[np.int64]) -> NDArray[np.bool_]:
 def at_random(
     latencies_s: NDArray[np.float64], count: int, rng: np.random.Generator, draws: int = 20
 ) -> float:
-    """Mean of the best latency over the best of `count` programs at random; 0 for none."""
+    """Mean of the best latency over the best of `count` random programs; 0 without programs."""
     if count == 0:
         return 0.0
     best = latencies_s.min()

@@ -1,4 +1,4 @@
-"""Networks that several searches tuned in turns, and were timed side by side."""
+"""Networks that several searches tuned in turns, timed side by side."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .reading import Result
 def ratios(result: Result, base: str, searches: Sequence[str] = (), part: str = "networks") -> pd.DataFrame:
     """Ratios to the search `base`, a row a network, run and search, of runs of `benchmarks.networks.contest`.
 
-    `searches` are shown, all by default. `all_programs` are all measured programs of a search
+    `searches` are the searches to show, by default all. `all_programs` are all measured programs of a search
     over those of `base`.
     """
     columns = ["network", "search", "seconds", "latency", "measured", "rival", "search_s", "rival_s"]
@@ -50,13 +50,13 @@ def _rows(networks: Mapping[str, Any], base: str, searches: Sequence[str]) -> It
 
 
 def several(result: Result, pairs: Sequence[Sequence[str]], part: str = "networks") -> pd.DataFrame:
-    """Ratios of several pairs of a search and the one that it is compared with, which is `base`."""
+    """Ratios of several pairs of a search and its reference, `base`."""
     frames = [ratios(result, base, [search], part).assign(base=base) for search, base in pairs]
     return pd.concat([frame for frame in frames if len(frame)] or frames[:1])
 
 
 def samplers(result: Result) -> Iterator[dict[str, Any]]:
-    """Models of pairs of samplers, with the latency of each run over that of the paper's pair of samplers."""
+    """Models of pairs of samplers, with the latency of each run over the paper's pair of samplers."""
     for pair, model in result.values["models"].items():
         tasks_from, programs_from = pair.split("_")
         for network, of in result.values["networks"].items():

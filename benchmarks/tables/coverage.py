@@ -11,7 +11,7 @@ from .reading import Result
 
 
 def families(result: Result) -> Iterator[dict[str, Any]]:
-    """Networks with their family, and once more with `all`."""
+    """Networks with their family, and once more under `all`."""
     rows = result.values["rows"]
     zoos: dict[str, Counter[str]] = {}
     for row in rows:
@@ -26,7 +26,7 @@ def families(result: Result) -> Iterator[dict[str, Any]]:
 
 
 def note(found: Sequence[Result]) -> str:
-    """How networks were run, and which were not."""
+    """Conditions of the runs, and the networks without one."""
     values = found[0].values
     waiting = len(values["pending"])
     not_counted = ", ".join(f"{name} ({why})" for name, why in values["not_counted"].items())

@@ -10,7 +10,7 @@ from .declare import names
 from .reading import Result
 
 FIRST_POOL = {"dataset": "networks", "programs": 40}
-"""Pool of results that do not name theirs."""
+"""Pool of results that do not name one."""
 
 STOCK_RIVAL = "stock, gradient"
 
@@ -20,7 +20,7 @@ def _dataset(part: Mapping[str, Any]) -> str:
 
 
 def accuracy(result: Result) -> Iterator[dict[str, Any]]:
-    """Pairs in order by grouping of the tasks."""
+    """Correctly ordered pairs by grouping of the tasks."""
     if part := result.values.get("accuracy"):
         for name in names()["grouping"]:
             models, pairs = (part[what][name] for what in ("families", "accuracy"))
@@ -57,7 +57,7 @@ def stock(result: Result) -> Iterator[dict[str, Any]]:
 
 
 def over_rival(curve: Sequence[Any], rival: Sequence[Any]) -> dict[str, Any]:
-    """Last latency and seconds to a rival's last latency over the rival's, and whether it is reached."""
+    """Last latency and seconds to a rival's last latency over the rival's, and whether the run reaches it."""
     found: dict[str, Any] = {"last": curve[-1][1] / rival[-1][1], "last_s": curve[-1][0] / rival[-1][0]}
     for name, slack in (("near", NEAR), ("end", 1.0)):
         own, theirs = (seconds_to(one, slack * rival[-1][1]) for one in (curve, rival))

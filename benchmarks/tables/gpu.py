@@ -123,7 +123,7 @@ def emulated(result: Result) -> Iterator[dict[str, str]]:
 
 
 def costs(result: Result) -> list[dict[str, Any]]:
-    """Correlation of ETO's costs with what programs ask for, task by task, and the medians."""
+    """Correlation of ETO's costs with the requests of programs, task by task, and the medians."""
     found = result.values.get("costs", {})
     names = [name for name in next(iter(found.values()), {}) if name != "programs"]
     medians = {name: statistics.median(one[name] for one in found.values()) for name in names}

@@ -43,7 +43,7 @@ def trained(result: Result) -> list[dict[str, Any]]:
 
 
 def note(found: Sequence[Result]) -> str:
-    """Records that the models of the last result are trained and tested on."""
+    """Training and test records of the models in the last result."""
     tables = found[-1].values["tables"]
     said = []
     for table in tables:
@@ -81,11 +81,11 @@ WAYS = {
     ("full_finetuned", None): "fine-tuned on all the others",
     ("full", None): "from scratch on all the others",
 }
-"""Kind of transfer and number of tasks -> their name."""
+"""Kind of transfer and number of tasks -> their name in the table."""
 
 
 def adapted(result: Result) -> Iterator[dict[str, Any]]:
-    """Targets and ways of transfer of a result in which models saw the new device."""
+    """Targets and ways of transfer in a result whose models saw the new device."""
     for device, target in ({} if _unadapted(result) else result.values["targets"]).items():
         name = target["name"].removesuffix(f" ({device})")
         about = {
@@ -112,13 +112,13 @@ def _source(result: Result, target: Mapping[str, Any]) -> str:
 
 
 def _unadapted(result: Result) -> bool:
-    """Whether a result of `transfer` has source models alone, none that saw the new device."""
+    """Whether a result of `transfer` has only source models, none of which saw the new device."""
     targets = result.values["targets"].values()
     return all(row["kind"] == "none" for target in targets for row in target["summary"])
 
 
 def hardware_features(results: Results) -> str:
-    """Models of devices that they have not seen, with hardware features and without."""
+    """Models for devices that they have not seen, with hardware features and without."""
     pairs: dict[str, dict[bool, Result]] = {}
     for result in filter(_unadapted, results.of("transfer")):
         settings = result.values["settings"]

@@ -1,4 +1,4 @@
-"""Results in the order of the pages, and how numbers are written."""
+"""Results in the order of the pages, and the format of numbers."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ SUPERSEDED = {
     "single_tasks_against/zen3": "commits of 2026-11-25",
     "winograd/xeon-167": "searched all alternatives in full",
 }
-"""Results that no page shows any more -> the search or code that they measured; their raw data stay."""
+"""Results that no page shows any longer -> the search or code that they measured; their raw data stay."""
 
 WIDTH = 120
-"""Columns of a line of text."""
+"""Width of a line of text in columns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class Result:
     def commits(self) -> list[str]:
         """Commits whose runs the result holds, shortened, with `+changes` if files differed from the commit.
 
-        Networks may name commits of their own; runs that the result was extended with are named in the notes.
+        Networks may name their own commits; the notes name runs that extended the result.
         """
         commit = short_commit(self.manifest["commit"])
         networks = self.values.get("networks")
@@ -79,7 +79,7 @@ class Result:
 
     @property
     def measured(self) -> str:
-        """Date and commits, as tables show them."""
+        """Date and commits, in the form of the tables."""
         return f"{self.date}, {', '.join(f'`{commit}`' for commit in self.commits)}"
 
     @property
@@ -138,12 +138,12 @@ def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str = ""
 
 
 def not_measured(command: str) -> str:
-    """Stands for a table whose result is not there."""
+    """Placeholder for a table without a result."""
     return f"Not measured yet: `{command}`."
 
 
 def times(value: float) -> str:
-    """A ratio: 1.27x, and 142x from ten on."""
+    """A ratio: 1.27x, or without decimals from ten on: 142x."""
     return f"{value:.0f}x" if value >= 9.95 else f"{value:.2f}x"
 
 

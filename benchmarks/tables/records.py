@@ -34,11 +34,11 @@ DATASETS = {
     "networks": "tasks of the headline networks, to test on; not trained on",
     "networks-random": "random programs of seven networks as they are tuned, to replay; not trained on",
 }
-"""What the records of each dataset are."""
+"""Description of the records in each dataset."""
 
 
 def records(results: Results) -> str:
-    """One row a dataset, counted from its files."""
+    """One row per dataset, counted from its files."""
     rows, workloads = [], []
     for name, words in DATASETS.items():
         paths = sorted((ROOT / "data" / name).glob("records-*.parquet"))
@@ -62,7 +62,7 @@ def machines_in(folder: Path) -> str:
 
 
 _BEFORE = {"hardware-a3b528cb67c5": "zen3", "hardware-b499a7a85bfa": "xeon-167"}
-"""Machines of descriptions from before these told the family of a CPU; the ids are those of later ones."""
+"""Machines in descriptions from before CPU families were recorded; the ids belong to later descriptions."""
 
 
 def _described(path: Path) -> bool:

@@ -15,13 +15,13 @@ from .reading import Result, milliseconds
 FORETUNE = "foretune"
 
 EVEN = 0.97
-"""Ratio to the tuned network from which on a rival counts as no faster."""
+"""Ratio to the tuned network above which a rival does not count as faster."""
 
 SHOWN_TASKS, NAME_CHARS = 3, 40
 
 
 def rivals(result: Result) -> pd.DataFrame:
-    """A row a network and rival: the cell of its latency, `ratio` to the tuned network, and the best rival.
+    """A row per network and rival: the latency's cell, `ratio` to the tuned network, and the best rival.
 
     Ratios of timings that were disturbed or failed are missing.
     """
@@ -73,7 +73,7 @@ def note(found: Sequence[Result]) -> str:
 
 
 def lost(result: Result) -> Iterator[dict[str, Any]]:
-    """The tasks that lose most time to the peak, of networks that are slower than a rival."""
+    """The tasks that lose the most time to the peak, for networks that are slower than a rival."""
     best = rivals(result).groupby("network")["best"].first()
     for network in best.index[best < EVEN]:
         of = result.values["networks"][network]
@@ -114,7 +114,7 @@ def of_commits(result: Result) -> Iterator[dict[str, Any]]:
 
 
 TO_LIBRARY = ("network to tasks", "search and measure", "end of the processes", "compile", "link", "export")
-"""Stages from the imports to a library. A run that measures nothing links in its export, others copy."""
+"""Stages from the imports to a library. A run without measurements links in its export, others copy."""
 
 
 def unmeasured(result: Result) -> Iterator[dict[str, Any]]:
@@ -134,7 +134,7 @@ def unmeasured(result: Result) -> Iterator[dict[str, Any]]:
 
 
 def stages(result: Result) -> Iterator[dict[str, Any]]:
-    """Runs with nothing to tune: a row a run and stage, and the time in no stage."""
+    """Runs with nothing to tune: a row per run and stage, and the time outside all stages."""
     for network, of in result.values["networks"].items():
         for run in of["runs"]:
             stages = {**run["stage_s"], "in no stage": run["total_s"] - sum(run["stage_s"].values())}

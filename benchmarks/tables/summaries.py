@@ -1,4 +1,4 @@
-"""Tables that take from several benchmarks: the README's, and ideas that did not help."""
+"""Tables from several benchmarks: the README's, and ideas that did not help."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ NO_GAIN = {
     },
     "reuse_networks": {"adapted programs of similar tasks as starts, both with reuse": ("auto", "fewer")},
 }
-"""Benchmark -> idea -> search with it, and the search that it is compared with."""
+"""Benchmark -> idea -> search with it, and the search for comparison."""
 
 
 def no_gain(result: Result) -> Iterator[dict[str, Any]]:

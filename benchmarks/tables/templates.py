@@ -22,7 +22,7 @@ def shapes(result: Result) -> pd.DataFrame:
 def contests(result: Result) -> pd.DataFrame:
     """Contestants of each layer: share of the highest peak, and speed of the templates over theirs.
 
-    Timings that failed have neither, disturbed ones have a tilde and no speed.
+    Failed timings have neither; disturbed ones have a tilde and no speed.
     """
     found = result.values.get("contests", [])
     rows = [
@@ -51,7 +51,7 @@ def contests(result: Result) -> pd.DataFrame:
 
 
 FIRST = (1, 4)
-"""Numbers of templates that are measured, the best rated ones."""
+"""Numbers of measured templates, chosen by rating."""
 
 
 def ratings(result: Result) -> Iterator[dict[str, Any]]:
@@ -66,7 +66,8 @@ def ratings(result: Result) -> Iterator[dict[str, Any]]:
 
 
 def first_of(rows: Sequence[Any], rater: str, first: int) -> float:
-    """Speed of the fastest of a rater's first templates; for chance, the mean over draws of that many."""
+    """Speed of the fastest of a rater's first templates; for chance, the mean over draws of the same
+    number."""
     ordered = sorted(row["latency_s"] for row in rows)
     if rater != "chance":
         chosen = sorted(rows, key=lambda row: row[rater])[:first]
@@ -90,7 +91,7 @@ def fusion(result: Result) -> Iterator[dict[str, Any]]:
 
 
 def padding(result: Result) -> Iterator[dict[str, Any]]:
-    """First layers by form, with the speed over the plain one."""
+    """First layers by form, with the speed relative to the plain one."""
     for layer, forms in result.values["layers"].items():
         for form, one in forms.items():
             yield {
@@ -102,7 +103,7 @@ def padding(result: Result) -> Iterator[dict[str, Any]]:
 
 
 def winograd(result: Result) -> Iterator[dict[str, Any]]:
-    """Layers by algorithm, with the speed over the direct convolution."""
+    """Layers by algorithm, with the speed relative to the direct convolution."""
     for one in result.values["layers"]:
         for algorithm, form in one["forms"].items():
             size, inputs, outputs = one["layer"]
@@ -124,7 +125,7 @@ PUBLISHED = {
 
 
 def repvgg(result: Result, table: str) -> Iterator[dict[str, Any]]:
-    """Forms of RepVGG, with the speed of the plain form of their size, here and in Bolt."""
+    """Forms of RepVGG, with their speed relative to the plain form of their size, here and in Bolt."""
     forms, published = result.values["forms"], PUBLISHED[table]
     for name in (name for name in published if name in forms):
         one, plain = forms[name], f"{forms[name]['size']}-relu"

@@ -1,4 +1,4 @@
-"""Rounds of one way to choose tasks: an ensemble is trained on what is known, tested, and asked for more."""
+"""Rounds of one way to choose tasks: an ensemble is trained on known tasks, tested, and asked for more."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIZES = (100, 200, 400)
 MEMBERS = 3
 
 SEEN = 2 / 3
-"""Share of the known tasks that a member is fitted to."""
+"""Share of the known tasks to which a member is fitted."""
 
 TRAIN = ("model=trees", "target.name=log_score", "data.keep_slow=true", "trainer.threads=1")
 
@@ -38,7 +38,7 @@ Train: TypeAlias = Callable[[Sequence[str], int], Predict]
 """Trains a model on tasks with a seed."""
 
 Choose: TypeAlias = Callable[[Mapping[str, float], int, np.random.Generator], list[str]]
-"""Chooses so many of the tasks that are not known, by their disagreement."""
+"""Chooses a number of unknown tasks by their disagreement."""
 
 
 def at_random(disagreement: Mapping[str, float], count: int, rng: np.random.Generator) -> list[str]:
@@ -47,7 +47,7 @@ def at_random(disagreement: Mapping[str, float], count: int, rng: np.random.Gene
 
 
 def by_disagreement(disagreement: Mapping[str, float], count: int, rng: np.random.Generator) -> list[str]:
-    """The tasks that the members disagree on most."""
+    """The tasks on which the members disagree most."""
     return sorted(disagreement, key=lambda name: (-disagreement[name], name))[:count]
 
 
@@ -69,7 +69,7 @@ CHOICES: Mapping[str, Choose] = {
 
 @dataclass(frozen=True)
 class Parts:
-    """Tasks of a dataset by what they are for."""
+    """Tasks of a dataset by their role."""
 
     data: LabelledFeatures
     pool: list[str]
@@ -78,7 +78,7 @@ class Parts:
 
     @classmethod
     def of(cls, data: LabelledFeatures) -> Parts:
-        """A tenth of the tasks validates, a fifth tests; the same for all."""
+        """A tenth of the tasks for validation and a fifth for the test, equal for all choices."""
         split = split_rows(data, SplitConfig(validation=0.1, test=0.2, seed=0))
         named = [
             np.unique(data.workload_hash[rows]).tolist()
@@ -92,7 +92,7 @@ class Parts:
 
 
 def rounds(parts: Parts, choice: str, seed: int, train: Train) -> list[dict[str, float]]:
-    """Metrics on the test tasks by number of known tasks, which begin with the same ones for a seed."""
+    """Metrics on the test tasks by number of known tasks; equal seeds begin with equal known tasks."""
     rng = np.random.default_rng(seed)
     known = at_random(dict.fromkeys(parts.pool, 0.0), SIZES[0], rng)
     members: list[Predict] = []
@@ -110,12 +110,12 @@ def rounds(parts: Parts, choice: str, seed: int, train: Train) -> list[dict[str,
 
 
 def seen(known: Sequence[str], rng: np.random.Generator) -> list[str]:
-    """Tasks that one member is fitted to."""
+    """Tasks to which one member is fitted."""
     return [str(name) for name in rng.choice(sorted(known), round(SEEN * len(known)), replace=False)]
 
 
 def disagreement(members: Sequence[Predict], data: LabelledFeatures) -> dict[str, float]:
-    """Mean variance over the programs of each task; what members differ in for all of them does not count."""
+    """Mean variance over the programs of each task; a constant offset between members does not count."""
     predictions = np.stack([predict(data) for predict in members])
     found = {}
     for name in np.unique(data.workload_hash):

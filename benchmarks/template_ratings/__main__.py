@@ -33,16 +33,16 @@ from ..tasks import largest_first
 NETWORKS = ("resnet18", "mobilenetv2", "bert_base")
 
 CLOSED_FORM, PROFILE, MODEL = RATERS = ("closed_form", "profile", "model")
-"""Ratings of a template; the lower the better."""
+"""Ratings of a template; lower is better."""
 
 MINUTES = 30.0
 """Minutes after which no further task begins, by default."""
 
 
 def rated(task: Task, target: Target, hardware: Hardware, most: int) -> list[dict[str, Any]]:
-    """Templates of a task with the latency in seconds of each, null for a failure, and what each rater says.
+    """Templates of a task with the latency in seconds of each, null for a failure, and each rater's rating.
 
-    `most` templates at most, evenly spread over the ranking by the closed form.
+    `most` limits the number of templates, which are evenly spread over the ranking by the closed form.
     """
     contraction = read_contraction(task.mod)
     assert contraction is not None
@@ -86,7 +86,7 @@ def rated(task: Task, target: Target, hardware: Hardware, most: int) -> list[dic
 
 
 def tasks_of(network: str, dtype: str, target: Target, count: int) -> list[Task]:
-    """The largest tasks of a network that templates fit."""
+    """The largest tasks of a network for which templates exist."""
     found = largest_first(network, target, Lowering(dtype=dtype))
     return [task for task in found if _fits(read_contraction(task.mod), target)][:count]
 

@@ -3,6 +3,6 @@
     python -m benchmarks.templates --parts shapes
     python -m benchmarks.templates --parts contest --threads 1 2 --extend
 
-The contest has MetaSchedule's default rules and oneDNN beside the templates. Contests are kept in
+The contest compares the templates with MetaSchedule's default rules and oneDNN. Contests are kept in
 `outputs/benchmarks/templates` until the commit changes.
 """

@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def _contests(arguments: argparse.Namespace, target: Target) -> list[dict[str, Any]]:
-    """One contest for each data type, layer and number of threads; programs are searched on most threads."""
+    """A contest for each data type, layer and number of threads; the largest number searches programs."""
     threads = sorted(set(arguments.threads or {1, target_cores(target)}))
     cases = [(dtype, layer) for dtype in arguments.types for layer in (*PRODUCTS, *CONVOLUTIONS)]
     settings = {"commit": commit_of(ROOT), "threads": threads, "trials": arguments.trials}
@@ -159,7 +159,7 @@ def _measured(
 
 
 def _parameters(template: AnyTemplate) -> dict[str, Any]:
-    """Rows and vectors of the register tile, and what is around it."""
+    """Rows and vectors of the register tile, and its surroundings."""
     if isinstance(template, DepthwiseTemplate):
         return {"rows": prod(template.tile), "vectors": template.vectors, "block": template.block}
     return {
@@ -170,7 +170,7 @@ def _parameters(template: AnyTemplate) -> dict[str, Any]:
 
 
 def _seconds(program: tvm.IRModule, target: Target) -> float:
-    """Shortest of some runs whose operands are in the caches as far as they fit."""
+    """Shortest of some runs with operands in the caches, as far as they fit."""
     run = warm_call(program, target)
     best, until = np.inf, time.perf_counter() + 0.03
     while time.perf_counter() < until:

@@ -26,10 +26,10 @@ from tvm.target import Target
 from .shapes import Convolution, Linear, flops_of
 
 LIMIT_S = 600.0
-"""Seconds that one request may take; a search takes most."""
+"""Seconds allowed for one request; a search needs most."""
 
 TURNS, TURN_S = 5, 0.1
-"""Turns of each contestant, and seconds of one."""
+"""Turns of each contestant, and seconds of one turn."""
 
 RULES, TEMPLATES, ONEDNN = "default_rules", "templates", "onednn"
 
@@ -76,14 +76,14 @@ class Call(NamedTuple):
         return Turn(**self.process.ask("turn", name=self.name, seconds=seconds))
 
     def close(self) -> None:
-        """See Timed; its process goes on."""
+        """See Timed; its process continues."""
 
 
 class Found(NamedTuple):
     """Outcome of a search."""
 
     module: str | None = None
-    """Program as TVM's JSON, None where none runs."""
+    """Program as TVM's JSON, or None if no program runs."""
     seconds: float = 0.0
     detail: str = ""
     error: str = "the search found no program that runs"
@@ -98,7 +98,7 @@ class Ring:
 
     @cached_property
     def tvm(self) -> Process:
-        """Process that runs what TVM compiles."""
+        """Process that runs TVM's programs."""
         return self._process("tvm")
 
     @cached_property
@@ -116,7 +116,7 @@ class Ring:
         return process
 
     def searched(self, layer: Linear | Convolution, dtype: str, trials: int) -> Found:
-        """The fastest of so many programs of stock MetaSchedule's search."""
+        """The fastest of a number of programs from stock MetaSchedule's search."""
         try:
             found = self.tvm.ask("search", task=tvm.ir.save_json(layer.task(dtype)), trials=trials)
         except RunnerError as error:
@@ -124,11 +124,11 @@ class Ring:
         return Found(found["module"], found["seconds"], f"{trials} trials")
 
     def measured(self, layer: Linear | Convolution, dtype: str, found: Found, count: int) -> dict[str, Any]:
-        """Peaks by instruction, and one row a contestant.
+        """Peaks by instruction, and one row per contestant.
 
         Args:
             found: program of the default rules.
-            count: templates, of which the fastest one takes part.
+            count: number of templates; the fastest one takes part.
         """
         for process in (self.tvm, self.onednn):
             process.ask("clear")

@@ -1,4 +1,4 @@
-"""Process of one contestant: runs layers that TVM compiled, or those of oneDNN, on so many threads."""
+"""Process of one contestant: runs layers from TVM or from oneDNN on a given number of threads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Contestant:
         return True
 
     def turn(self, name: str, seconds: float) -> dict[str, Any]:
-        """Fields of a Turn of the call of that name."""
+        """Fields of a Turn of the call with this name."""
         return asdict(timed_turn(self._calls[name], seconds, meter=self._meter))
 
     def clear(self) -> None:
@@ -46,7 +46,7 @@ class OfTvm(Contestant):
         """See Operations."""
 
     def peak(self, dtype: str) -> dict[str, float]:
-        """1e9 operations a second at most, by each instruction of a data type."""
+        """Peak in 1e9 operations a second, by each instruction of a data type."""
         from foretune.compiler.targets import require_instructions
 
         from .peak import peak_gflops
@@ -56,7 +56,7 @@ class OfTvm(Contestant):
         return {one.name: peak_gflops(one, self._target) for one in instructions}
 
     def load(self, name: str, module: str) -> None:
-        """Compiles a scheduled module, which is TVM's JSON; its arguments stay in the caches."""
+        """Compiles a scheduled module in TVM's JSON; its arguments stay in the caches."""
         from foretune.compiler.codegen.compilation import load
 
         from .shapes import warm_call
@@ -66,7 +66,7 @@ class OfTvm(Contestant):
     def search(self, task: str, trials: int) -> dict[str, Any]:
         """The fastest program that stock MetaSchedule finds by its default rules, as TVM's JSON.
 
-        Foretune's builder and runner measure for it: programs are the same, and found sooner.
+        Foretune's builder and runner measure for it: the programs are the same, and the search is faster.
         """
         from foretune.compiler.codegen.compilation import load
         from foretune.compiler.described_task import described_task
@@ -79,7 +79,7 @@ class OfTvm(Contestant):
 
 
 class OfOneDnn(Contestant):
-    """Layers of oneDNN as PyTorch's compiler calls them: weights packed ahead, bias and ReLU behind."""
+    """Layers of oneDNN as PyTorch's compiler calls them: weights packed ahead, then bias and ReLU."""
 
     def __init__(self, threads: int) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class OfOneDnn(Contestant):
 
 
 def linear(dtype: str, rows: int, columns: int, depth: int) -> Callable[[], torch.Tensor]:
-    """A product of `values` of so many rows and columns; sums of uint8 come out as float32."""
+    """A product of `values` with these rows and columns; sums of uint8 come out as float32."""
     import torch
 
     data, weight = values((rows, depth), dtype), values((columns, depth), _weights(dtype))

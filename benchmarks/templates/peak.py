@@ -20,11 +20,11 @@ from tvm.tirx.script.builder import ir as T
 
 _PASSES = 1_000_000
 _SUMS = 12
-"""Sums of vectors that are added to in turn; a multiply-add takes fewer cycles than so many."""
+"""Number of vector sums that are updated in turn, greater than the cycles of a multiply-add."""
 
 
 def peak_gflops(instruction: Instruction, target: Target) -> float:
-    """1e9 operations a second of all cores of the target, a multiply-add counted as two."""
+    """1e9 operations a second of all cores of the target; a multiply-add counts as two."""
     cores = target_cores(target)
     with IRBuilder() as builder, T.prim_func(s_tir=True):
         T.func_name("main")

@@ -25,7 +25,7 @@ from .page import write_page
 from .study import METRICS, Runner, Source, Study, pending, summarised, tasks_of
 
 MIN_TASKS = 30
-"""A device with fewer tasks is no target by default: too few would be left for the test."""
+"""Tasks below which a device is not a default target: too few would remain for the test."""
 
 log = logging.getLogger("transfer")
 
@@ -91,7 +91,7 @@ def main() -> None:
         options.finetune.append(f"trainer.max_epochs={options.epochs}")
     logging.basicConfig(level=logging.WARNING)
     log.setLevel(logging.INFO)
-    for name in ("pytorch_lightning", "lightning.pytorch"):  # which tell of themselves at each training
+    for name in ("pytorch_lightning", "lightning.pytorch"):  # which print lines at each training
         logging.getLogger(name).setLevel(logging.WARNING)
     dataset = merged(list(map(str, options.dataset)), options.work / "records")
     data = load_labelled_features(dataset)

@@ -24,11 +24,11 @@ KINDS = {
     "full": ("from scratch, whole pool", MUTED, "--"),
     "full_finetuned": ("fine-tuned, whole pool", AFTER, "--"),
 }
-"""What each kind of model is called, and how its line looks."""
+"""Name and line style of each kind of model."""
 
 
 def write_page(results: dict[str, Any], path: Path) -> None:
-    """Writes the results of the benchmark as a page that needs no other file."""
+    """Writes the results of the benchmark as a self-contained page."""
     known = {target: entry for target, entry in results["targets"].items() if entry.get("summary")}
     parts = [part for target, entry in known.items() for part in _device(target, entry)]
     settings = results["settings"]
@@ -90,7 +90,7 @@ def _curve(target: str, rows: list[dict[str, Any]], metric: str) -> Plot:
 
 
 def _best_full(rows: list[dict[str, Any]], metric: str) -> str:
-    """The better one of the models of the whole pool, with which the others are compared."""
+    """The better of the two models of the whole pool, as the reference for the others."""
     found = {row["kind"]: row[metric]["mean"] for row in rows if row["kind"] in ("full", "full_finetuned")}
     return max(found, key=lambda kind: found[kind], default="full")
 

@@ -1,4 +1,4 @@
-"""One new device: which records are for what, and the models that are compared on it."""
+"""One new device: the roles of its records, and the models that are compared on it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHOICES = ("fasor", "k_means", "random")
 
 @dataclass(frozen=True)
 class Source:
-    """A checkpoint to transfer from, and the shapes that it may have been trained on."""
+    """A checkpoint to transfer from, and the shapes on which it may have been trained."""
 
     checkpoint: str
     shapes: list[str]
@@ -46,7 +46,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Study:
-    """One new device: its records, the source's, and which tasks are for what."""
+    """One new device: its records, the source's records, and the roles of the tasks."""
 
     target: str
     source: LabelledFeatures | str
@@ -87,13 +87,13 @@ class Study:
 
 
 class Runner:
-    """Trains the models of one study; each lies in its own folder until its cell is finished."""
+    """Trains the models of one study; each stays in its own folder until its cell is finished."""
 
     def __init__(self, study: Study, options: Namespace, work: Path) -> None:
         self.study, self._options, self._work = study, options, work
 
     def cells(self) -> dict[str, Callable[[], Metrics]]:
-        """Runs by the name of the cell: kind/k/seed, k of 0 for all tasks of the pool."""
+        """Runs by the name of the cell: kind/k/seed; k is 0 for all tasks of the pool."""
         options, found = self._options, {"none/0/0": self._none}
         for seed in range(options.seeds):
             found[f"full/0/{seed}"] = lambda seed=seed: self._scratch(None, seed)
@@ -136,14 +136,14 @@ class Runner:
     def _scratch(self, choice: ChoiceConfig | None, seed: int) -> Metrics:
         tasks, few = self._few(choice, seed)
         with emptied(self._work / "cell") as folder:
-            # As in fine-tuning: an epoch is chosen by a fifth of the tasks, where that is at least two.
+            # As in fine-tuning, a fifth of the tasks selects the epoch, if that is at least two tasks.
             validation = 0.2 if round(0.2 * len(tasks)) >= 2 else 0.0
             config = self._training(folder, seed, SplitConfig(test=0.0, validation=validation, seed=seed))
             train_model(config, few, FEATURE_VERSION)
             return self._evaluated(config.checkpoint_dir)
 
     def _source(self) -> Path | str:
-        """The checkpoint of the source, trained on the first call where it was not given."""
+        """The checkpoint of the source, trained on the first call if it was not given."""
         if isinstance(self.study.source, str):
             return self.study.source
         done = self._work / "source" / "checkpoint"
@@ -173,7 +173,7 @@ class Runner:
 
 
 class emptied:
-    """A fresh folder for the time of a `with` block."""
+    """A fresh folder for the duration of a `with` block."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -194,7 +194,7 @@ def tasks_of(data: LabelledFeatures) -> int:
 def pending(
     runners: dict[str, Runner], finished: dict[str, dict[str, Any]]
 ) -> list[tuple[str, str, Callable[[], Metrics]]]:
-    """Target, name and function of each cell that is not finished, seed by seed and the targets in turn."""
+    """Target, name and function of each unfinished cell, seed by seed with the targets in turn."""
     cells = [
         (int(name.rpartition("/")[2]), number, target, name, run)
         for target, runner in runners.items()

@@ -23,14 +23,14 @@ from .tuners import FORETUNE, METASCHEDULE, TUNERS, Run, run_foretune, run_metas
 
 
 def metaschedule_settings(tuner: str, trials: int) -> dict[str, Any]:
-    """JSON values that a run of MetaSchedule follows from, beside target, machine and seed."""
+    """JSON values that determine a run of MetaSchedule, in addition to target, machine and seed."""
     return {**METASCHEDULE[tuner], "max_trials_global": trials, "tvm": tvm.__version__}
 
 
 def runs_of(
     arguments: argparse.Namespace, name: str, task: Task, trials: int, settled: Mapping[str, Any]
 ) -> dict[str, list[Run]]:
-    """Kept or new runs of each tuner, those of a seed together."""
+    """Kept or new runs of each tuner, grouped by seed."""
     file = arguments.runs_in.resolve() / "tasks" / f"{name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(tvm.ir.save_json(task.mod))
@@ -59,9 +59,9 @@ def runs_of(
 def with_latencies(
     runs: Mapping[str, Sequence[Run]], target: Target, *, warm: bool = True
 ) -> dict[str, list[dict[str, Any]]]:
-    """The runs with `cold_s`, `warm_s` and a `curve` of (seconds, cold latency) in place of their programs.
+    """The runs with `cold_s`, `warm_s` and a `curve` of (seconds, cold latency) instead of their programs.
 
-    A program that is far from the best is not timed again: its latency is as its tuner measured it.
+    A program that is far from the best is not timed again and keeps its tuner's latency.
     """
     last = sorted({run["steps"][-1][2] for each in runs.values() for run in each if run["steps"]})
     every = sorted(
@@ -101,7 +101,7 @@ def main() -> None:
     begun, target, hardware = start(), parse_target("llvm"), this_machine()
     machine = machine_name(vars(hardware))
     arguments.programs = arguments.programs or RESULTS / "tuning_curves" / machine / "programs"
-    load_tensor_intrinsics()  # no tuner pays for this import
+    load_tensor_intrinsics()  # imported here, so that it counts for no tuner
     lowering = Lowering(channels_last=False, prepack=False) if arguments.as_exported else AS_FASTEST
     settled = {"target": str(target), "machine": hardware.hardware_id}
     rows: dict[str, Any] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 NEAR = 1.05
-"""Ratio to the last latency of a search from which on it counts as near its end."""
+"""Ratio to a search's last latency within which the search counts as near its end."""
 
 STOCK = ("stock", "stock_measured_by_foretune")
 """Runs of stock's search, in the order of preference: measured by its own runner, or by Foretune."""
@@ -31,12 +31,13 @@ class Beside:
 
     @property
     def less_time(self) -> float:
-        """Seconds of all trials of stock over those of foretune."""
+        """Seconds of all of stock's trials over foretune's."""
         return self.stock_s / self.seconds
 
     @property
     def less_time_near(self) -> float:
-        """Seconds until stock is within NEAR of its last program over those of all of foretune's search."""
+        """Seconds until stock is within NEAR of its last program, over the seconds of foretune's whole
+        search."""
         return self.stock_near_s / self.seconds
 
     @property
@@ -63,12 +64,12 @@ def beside(row: Mapping[str, Any], tuner: str = "foretune") -> Beside:
 
 
 def stock_of(runs: Mapping[str, Any]) -> str:
-    """Stock's runs that others are compared with."""
+    """Stock's runs, with which others are compared."""
     return next(name for name in STOCK if name in runs)
 
 
 def seconds_to(curve: Sequence[Sequence[float]], goal_s: float) -> float | None:
-    """Seconds until a curve of (seconds, latency in seconds) is at a latency; None if it never is."""
+    """Seconds until a curve of (seconds, latency in seconds) reaches a latency, or None."""
     return next((at_s for at_s, latency_s in curve if latency_s <= goal_s), None)
 
 

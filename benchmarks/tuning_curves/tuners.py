@@ -1,4 +1,4 @@
-"""The tuners: foretune in a process of its own, and MetaSchedule's tuners with either measurement."""
+"""The tuners: foretune in a separate process, and MetaSchedule's tuners with either measurement."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ METASCHEDULE: Mapping[str, Mapping[str, Any]] = {
 TUNERS = (*FORETUNE, *METASCHEDULE)
 
 TIMED_WITHIN = 1.5
-"""A program that its tuner measured at more than so many times its best is not timed again."""
+"""Multiple of its tuner's best latency above which a program is not timed again."""
 
 Run = dict[str, Any]
-"""`seconds`, `measured` and `steps`: seconds since the start, latency in seconds as the tuner measured it,
-and the module as JSON, None where it is not timed again."""
+"""`seconds`, `measured` and `steps`: seconds since the start, latency in seconds by the tuner's measurement,
+and the module as JSON, or None if it is not timed again."""
 
 
 @dataclass
 class Curve:
-    """The programs that a tuner took for its best, and when."""
+    """A tuner's best programs over time."""
 
     start: float = field(default_factory=time.perf_counter)
     steps: list[tuple[float, float, str]] = field(default_factory=list)
     measured: int = 0
 
     def tell(self, latency_s: float, module: Callable[[], str]) -> None:
-        """Takes a measured program; `module` is called for its JSON if it is the best so far."""
+        """Processes a measured program; `module` is called for its JSON if the program is the best so far."""
         self.measured += 1
         if latency_s < (self.steps[-1][1] if self.steps else math.inf):
             self.steps.append((time.perf_counter() - self.start, latency_s, module()))
@@ -79,7 +79,7 @@ class Curve:
 
 
 def run_foretune(tuner: str, task: Path, seed: int) -> Run:
-    """Searches the task of a file in a process of this checkout."""
+    """Searches the task in a file in a process of this checkout."""
     found = search(ROOT, task, seed, FORETUNE[tuner])
     step = (found["seconds"], found["told_s"], found["module"])
     return {
@@ -111,7 +111,7 @@ def run_metaschedule(tuner: str, task: Task, target: Target, trials: int, seed: 
 
 @derived_object
 class _CurveCallback(ms.measure_callback.PyMeasureCallback):
-    """Tells a curve what MetaSchedule measures."""
+    """Forwards MetaSchedule's measurements to a curve."""
 
     def __init__(self, curve):
         super().__init__()
@@ -125,7 +125,7 @@ class _CurveCallback(ms.measure_callback.PyMeasureCallback):
 
 @derived_object
 class _ModuleBuilder(ms.builder.PyBuilder):
-    """Leaves modules as they are for a runner that builds them itself."""
+    """Passes modules on unchanged, for a runner that builds them."""
 
     def __init__(self, folder):
         super().__init__()

@@ -1,1 +1,1 @@
-"""Winograd's algorithm beside the direct convolution, on layers and in whole networks, timed in turns."""
+"""Winograd's algorithm against the direct convolution, on layers and in whole networks, timed in turns."""

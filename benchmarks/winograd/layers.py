@@ -1,4 +1,4 @@
-"""One 3x3 layer: the direct convolution and Winograd's of each tile size, searched and timed in turns."""
+"""One 3x3 layer: direct convolution and Winograd's with each tile size, searched and timed in turns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VGG16 = (
     (14, 512, 512),
 )
 LAYERS = (*RESNET18, *VGG16)
-"""Size of the image, input and output channels of the 3x3 layers of stride 1, stems left out."""
+"""Image size, input and output channels of the 3x3 layers of stride 1, without stems."""
 
 
 class Layer(nn.Module):
@@ -48,7 +48,7 @@ class Layer(nn.Module):
 def measure(layer: tuple[int, int, int], overrides: dict[str, Any], turns: int = TURNS) -> dict[str, Any]:
     """Latency, programs and largest difference from PyTorch of each algorithm, by its name.
 
-    `overrides` are fields of OneShotConfig. Programs have cold caches, as in a network.
+    `overrides` are fields of OneShotConfig. Programs run with cold caches, as in a network.
     """
     size, in_channels, out_channels = layer
     target = parse_target("llvm")

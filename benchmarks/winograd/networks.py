@@ -17,16 +17,16 @@ from ..networks.loaded import loaded_samples_s
 NETWORKS = ("resnet18", "vgg16")
 
 FORMS = ("auto", "off")
-"""Values of `lowering.winograd`. The first one also searches what the second one needs."""
+"""Values of `lowering.winograd`. The first one also searches the tasks of the second one."""
 
 LIMIT_S = 3600.0
-"""Seconds after which a network is given up."""
+"""Seconds after which a network is aborted."""
 
 
 def measure(network: str, overrides: Sequence[str], turns: int) -> dict[str, Any]:
-    """Median latency of each form by `foretune.load`, and what the network takes of its alternatives.
+    """Median latency of each form by `foretune.load`, and the alternatives that the network uses.
 
-    Raises SubprocessError where a run of `foretune tune` fails, its check of the outputs included.
+    Raises SubprocessError if a run of `foretune tune` fails, including its check of the outputs.
     """
     inputs = load_network(network).inputs
     with tempfile.TemporaryDirectory() as scratch:

@@ -22,18 +22,18 @@ class FeatureAssembler:
 
     The store features describe single stores. The draft vector describes the whole loop nest: bytes and
     contiguous runs of each tile, traffic past each cache, and how well loops fit cores and vector units.
-    Counts see the lowered program, with what it computes more than once.
+    Counts come from the lowered program and include repeated computations.
     """
 
     def __init__(self, hardware: Hardware, *, counted: bool = False) -> None:
-        """With `counted` candidates have counts, for which each is lowered once more."""
+        """With `counted`, candidates have counts, which require lowering each candidate once more."""
         self._device = hardware
         self._counted = counted
         self._hardware = hardware.features()
         self._extractor = ms.feature_extractor.PerStoreFeature()
 
     def assemble(self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]) -> FeatureTable:
-        """Feature table of candidates of the task of `context`; raises ValueError if there are none."""
+        """Feature table of candidates of the task of `context`; raises ValueError without candidates."""
         return FeatureTable.from_candidates(self.rows(context, candidates))
 
     def rows(

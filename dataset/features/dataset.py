@@ -1,9 +1,9 @@
 """Features of a dataset's records, by replaying traces on their tasks, with a cache for each task.
 
 The cache key is a hash of FEATURE_VERSION and all inputs of a task's features. The hardware vectors are
-inserted after reading, so that a device's peaks and details are no inputs. The cache is only an optimisation
-and may be deleted at any time. After a dataset has grown or was merged, tasks with new records are replayed
-with all of their records; an interrupted run continues where it stopped.
+inserted after reading, so a device's peaks and details are not part of the key. The cache is only an
+optimisation and may be deleted at any time. After a dataset has grown or was merged, tasks with new records
+are replayed with all of their records. An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class FeatureProcessError(UserError, RuntimeError):
 def load_labelled_features(dataset: Path, cache: Path | None = None) -> LabelledFeatures:
     """Load features and latencies of all records whose trace replays.
 
-    Simulated records are left out, and earlier ones whose sums LLVM kept as scalars: today's code of their
-    programs is up to twenty times as fast (`wide_vectors`).
+    Simulated records are left out. So are earlier records whose sums LLVM kept as scalars, because today's
+    code of these programs is up to twenty times as fast (`wide_vectors`).
 
     `cache` is a folder, by default `$XDG_CACHE_HOME/foretune`. Without a cache entry, a record takes about
     25 ms of one core. Raises StoreError if the dataset is missing or damaged, EmptyDatasetError if it has no
@@ -100,7 +100,7 @@ def _with_hardware(data: LabelledFeatures, devices: dict[str, Hardware]) -> Labe
 
 @dataclass(frozen=True)
 class _TaskWork:
-    """Records of one task to replay, and by id the devices they were measured on."""
+    """Records of one task to replay, and the devices that measured them, by id."""
 
     row: TaskRow
     records: list[Record]
@@ -131,7 +131,7 @@ def _tasks_to_featurise(store: RecordStore) -> list[_TaskWork]:
 
 
 def _learned_records(store: RecordStore) -> tuple[list[tuple[TaskRow, list[Record]]], dict[str, Hardware]]:
-    """Tasks with their measured records to learn from, and by id the devices of these records.
+    """Tasks with their measured records to learn from, and the devices of these records by id.
 
     Prints how many records are simulated or have no task. Raises StoreError.
     """
@@ -156,9 +156,9 @@ def _learned_records(store: RecordStore) -> tuple[list[tuple[TaskRow, list[Recor
 def _labelled(
     features: FeatureTable, kept: Sequence[tuple[TaskRow, Record, ProgramCounts]]
 ) -> LabelledFeatures:
-    """Feature table with the labels of the records behind its rows, in their order.
+    """Feature table with the labels of its records, in the same order.
 
-    The bytes past the last cache are the counted ones of a record that has them.
+    If a record has counters, the bytes past the last cache are the counted ones.
     """
     from ..records.task_shapes import shape_hash  # which imports TVM
 
@@ -186,7 +186,7 @@ def _labelled(
 
 
 def _make(work: _TaskWork, folder: Path) -> LabelledFeatures | None:
-    """Features of a task's records, None if none is left; runs in another process.
+    """Features of a task's records, or None without a record; runs in another process.
 
     The result is written to `folder`, unless another training run has done so in the meantime.
     """
@@ -206,7 +206,7 @@ def _make(work: _TaskWork, folder: Path) -> LabelledFeatures | None:
 
 
 def _task_rows(work: _TaskWork) -> list[tuple[CandidateFeatures, ProgramCounts] | None]:
-    """Features and counts of each record of one task, None for one to leave out."""
+    """Features and counts of each record of one task; None for a record to leave out."""
     import tvm
 
     from ...compiler.replay import replay
@@ -267,7 +267,7 @@ def _write(path: Path, labelled: LabelledFeatures) -> None:
 
 
 def _read(path: Path) -> LabelledFeatures | None:
-    """Cached features at a path, None if there are none or they are damaged."""
+    """Cached features at a path; None if the file is missing or damaged."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             table = FeatureTable(

@@ -74,7 +74,7 @@ class DraftFeaturizer:
             for access in self.accesses
         ]
         self.caches = [*REGISTER_BYTES, hardware.l1_bytes, hardware.l2_bytes, hardware.l3_bytes]
-        # Each loop of an untiled nest is a band of its own.
+        # Each loop of an untiled nest forms its own band.
         bands = [atom.band for atom in sketch.atoms] if sketch.structure else list(range(len(sketch.atoms)))
         self.band_starts = [i for i in range(len(bands)) if i == 0 or bands[i] != bands[i - 1]]
 
@@ -229,7 +229,7 @@ class DraftFeaturizer:
 def draft_vectors(
     traces: Sequence[str], reader: SketchReader, hardware: Hardware
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Draft vectors of traces (JSON) of one task, and a mask of those that have one.
+    """Draft vectors of traces (JSON) of one task, and a mask of the traces that have a vector.
 
     Returns float32 [n, DRAFT_DIM] and bool [n]. A trace of another task or of a newer TVM is masked out and
     has a zero vector. `reader` must be the reader of the task.
@@ -258,7 +258,7 @@ class _Rows:
         self._at = 0
 
     def add(self, *columns: ArrayLike) -> None:
-        """Append columns as they are, each a scalar or [n]."""
+        """Append columns without a transformation, each a scalar or [n]."""
         for column in columns:
             self._found[self._at] = np.asarray(column)
             self._at += 1

@@ -1,12 +1,12 @@
 """Moves of a candidate to an adjacent one: one decision of its trace takes its next smaller or larger value.
 
-The actions of Fasor's search (section 6.2.1): "the possible choices for one factor are [1, 2, 4, 8, 16], and
-the adjacent choices for the current value 4 are 2 and 8". A tile keeps its product, so that one factor grows
-as another one shrinks. Which loops run in parallel and in vectors follows from the tile factors here, as
-MetaSchedule derives it from them; a GPU also samples the vector length of its copies.
+The moves are the actions of Fasor's search (section 6.2.1): "the possible choices for one factor are [1, 2,
+4, 8, 16], and the adjacent choices for the current value 4 are 2 and 8". A tile keeps its product, so one
+factor grows as another one shrinks. As in MetaSchedule, the tile factors determine which loops run in
+parallel and in vectors; a GPU also samples the vector length of its copies.
 
-Actions are numbered alike in all tasks: axes, levels and inputs count from the innermost, as in the draft
-vector. Each sketch has those of its decisions. Decisions that no action names keep their values.
+Actions have the same numbers in all tasks: axes, levels and inputs count from the innermost, as in the draft
+vector. Each sketch supports the actions for its decisions. Decisions without an action keep their values.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ ACTION_VERSION = "adjacent-1"
 REDUCTION_FACTORS = 3
 """Tile factors of a reduction axis: two on a CPU, three on a GPU."""
 CATEGORICALS = 4
-"""Categorical decisions beside the unroll step, such as vector lengths of copies and thread extents."""
+"""Categorical decisions other than the unroll step, such as vector lengths of copies and thread extents."""
 
 
 @dataclass(frozen=True)
 class Action:
     """Step of one decision to an adjacent value.
 
-    Of a tile, the factor of level `grows` takes its next larger value, and that of level `shrinks` as much
-    less; level 0 is the innermost. The other decisions go `step` places along their table of values.
+    In a tile, the factor of level `grows` takes its next larger value, and the factor of level `shrinks`
+    falls by the same ratio; level 0 is the innermost. Other decisions move by `step` positions in their table
+    of values.
     """
 
     primitive: str  # "spatial", "reduction", "unroll", "categorical" or "location"
@@ -75,7 +76,7 @@ _NUMBERS = {action: number for number, action in enumerate(ACTIONS)}
 
 
 def inverse(action: int) -> int:
-    """Number of the action that takes a move back."""
+    """Number of the action that undoes a move."""
     done = ACTIONS[action]
     return _NUMBERS[Action(done.primitive, done.slot, done.shrinks, done.grows, -done.step)]
 
@@ -86,7 +87,7 @@ class AdjacentMoves:
     def __init__(self, space: SketchSpace) -> None:
         self.space = space
         self._next: dict[int, tuple[int, NDArray[np.int32]]] = {}
-        """Decision of each action of this sketch, and for each of its values the next one, -1 for none."""
+        """Decision of each action of this sketch, and for each of its values the next one, or -1."""
         self._located: dict[int, int] = {}
         """Decision of each action whose values depend on the candidate's loops: locations of inputs."""
         producers = {decision for _, decision in space.sketch.producers}
@@ -127,7 +128,7 @@ class AdjacentMoves:
         return self._located[action] if action in self._located else self._next[action][0]
 
     def _following(self, choices: Choices) -> NDArray[np.int32]:
-        """Value that each action gives its decision, int32 [n, len(ACTIONS)], -1 where it is not legal."""
+        """Value that each action gives its decision, int32 [n, len(ACTIONS)]; -1 for an illegal action."""
         found = np.full((len(choices), len(ACTIONS)), -1, dtype=np.int32)
         for number, (decision, following) in self._next.items():
             found[:, number] = following[choices[:, decision]]
@@ -142,14 +143,14 @@ class AdjacentMoves:
     def _next_location(
         self, here: NDArray[np.int32], decision: int, nearest: NDArray[np.int64], step: int
     ) -> NDArray[np.int32]:
-        """The next compute location that TVM accepts in the direction of `step`, -1 for none; [n]."""
+        """The next compute location that TVM accepts in the direction of `step`, or -1; [n]."""
         table = self.space.domains[decision][:, 0]
         accepted = np.array(
             [nearest[value] == value if value >= 0 else np.ones(len(here), np.bool_) for value in table]
         )
         places = np.arange(len(table))[:, None]
         beyond = accepted & (places > here if step > 0 else places < here)
-        # The first of those beyond in the direction of the step.
+        # The first location beyond the current one in the direction of the step.
         order = places if step > 0 else -places
         chosen = np.argmin(np.where(beyond, order, len(table)), axis=0)
         return np.where(beyond.any(axis=0), chosen, -1).astype(np.int32)
@@ -179,7 +180,7 @@ def _slots(sketch: Sketch) -> dict[str, list[int]]:
 
 
 def _along(values: int, step: int) -> NDArray[np.int32]:
-    """Place after each place of a table, -1 beyond its ends."""
+    """Position after each position of a table; -1 beyond its ends."""
     places = np.arange(values, dtype=np.int32) + step
     return np.where((places >= 0) & (places < values), places, -1).astype(np.int32)
 
@@ -191,7 +192,7 @@ def _tile(table: Table, sketch: Sketch, decision: int) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=1024)
 def _tile_steps(extent: int, width: int, largest_innermost: int) -> NDArray[np.int32]:
-    """Tile after each step, int32 [width, width, n_tiles], -1 where there is none.
+    """Tile after each step, int32 [width, width, n_tiles]; -1 if the step is not possible.
 
     `[grows, shrinks]` are positions of factors, the outermost first. The growing factor takes the next larger
     divisor of the product of both.

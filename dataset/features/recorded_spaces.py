@@ -1,6 +1,6 @@
 """Design spaces of a dataset's tasks, read from the traces of their records without MetaSchedule.
 
-A space has the domains of its decisions; compute locations that no rule determines are those of the records.
+A space has the domains of its decisions; compute locations that no rule determines come from the records.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..records.task_shapes import shape_hash
 from .dataset import EmptyDatasetError
 
 MOST_TILES = 20_000
-"""Values of a decision at most; a larger table takes seconds to build and is of no task that matters."""
+"""Most values of a decision; a larger table needs seconds to build and belongs to no task that matters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +49,8 @@ def load_recorded_spaces(
 ) -> list[RecordedSpace]:
     """Spaces of the `wanted` tasks, one for each sketch with at least `least` programs on a device.
 
-    The order is that of the datasets and their tasks. Simulated records do not count. Raises StoreError if a
-    dataset is missing or damaged, and EmptyDatasetError where no task has such a sketch.
+    Spaces follow the order of the datasets and their tasks. Simulated records do not count. Raises StoreError
+    if a dataset is missing or damaged, and EmptyDatasetError if no task has such a sketch.
     """
     found: list[RecordedSpace] = []
     for dataset in datasets:

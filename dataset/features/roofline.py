@@ -11,14 +11,14 @@ paper reads the scores from hardware counters. Here they follow from the rooflin
 Each score is the fraction of T that the device would need at its ceiling. A program with MS > CS is limited
 by the memory hierarchy, one with CS > MS by its arithmetic.
 
-Bytes and instructions are counted from the lowered program (`program_counts`), so that programs of a task
-differ in both. Bytes past the last cache are those that the CPU's performance counters measured
-(`measure.memory_counters`) where a record has them; all other counts come from the program. So records with
-and without counters unite: they differ in the source of one of four levels.
+Bytes and instructions are counted in the lowered program (`program_counts`), so programs of the same task
+differ in both. If a record has data from the CPU's performance counters (`measure.memory_counters`), its
+bytes past the last cache are the measured ones; all other counts come from the program. Records with and
+without counters can be mixed, since they differ in the source of only one of four levels.
 
-The module does not need TVM. Counts come with the records (`LabelledFeatures`); the ceilings of a device are
-recovered from the features. Bandwidths of caches are not measured: they are bytes a cycle that x86 cores
-sustain, times the cycles that the measured peak of arithmetic implies for two multiply-adds a cycle.
+The module does not need TVM. Counts come with the records (`LabelledFeatures`), and the ceilings of a device
+are recovered from the features. Bandwidths of caches are not measured. They are the bytes per cycle that x86
+cores sustain, times the cycles that the measured peak of arithmetic implies for two multiply-adds per cycle.
 """
 
 from __future__ import annotations
@@ -37,23 +37,22 @@ _VECTOR_BITS, _PEAK_GFLOPS, _BANDWIDTH_GBS = 3, -2, -1
 """Columns of the hardware vector (`Hardware.features`), log2(1 + x)."""
 
 REGISTER_LOADS, L1_BYTES, L2_BYTES = 2, 32, 16
-"""Vectors that a core loads from its first cache a cycle, and bytes a cycle from the second and third one."""
+"""Vectors that a core loads from its first cache per cycle, and bytes per cycle from the second and third."""
 
 ADDITION = 4
 """Cycles of an addition."""
 
 _ISSUED = 2
-"""Vector instructions of arithmetic a cycle and core at the peak."""
+"""Arithmetic vector instructions per cycle and core at the peak."""
 
 _WAIT_S = 1e-8
-"""Seconds that a line takes which no prefetcher has foreseen, with several on their way at a time, or which
-another core has."""
+"""Seconds to load a line that no prefetcher foresaw, with several in flight, or that another core holds."""
 
 _SHORTEST_S = 1e-12
-"""Seconds of work that a program has none of, such as arithmetic in a copy."""
+"""Seconds for work that a program does not have, such as arithmetic in a copy."""
 
 _DOUBLINGS = 64.0
-"""Bound of work over the least latency, log2."""
+"""Bound on work over the least latency, log2."""
 
 
 @dataclass(frozen=True)
@@ -98,33 +97,33 @@ def _ceiling_s(
 
 
 def _lanes(hardware: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Elements of 32 bits in a vector, [n]."""
+    """32-bit elements in a vector, [n]."""
     lanes: NDArray[np.float64] = np.maximum(_quantity(hardware[..., _VECTOR_BITS]) / 32, 1)
     return lanes
 
 
 def _cycles(hardware: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Cycles a second of all cores together that the peak of arithmetic implies, [n]."""
+    """Cycles per second of all cores together, as implied by the peak of arithmetic, [n]."""
     per_cycle = 2 * _lanes(hardware) * _ISSUED  # a lane multiplies and adds
     cycles: NDArray[np.float64] = _quantity(hardware[..., _PEAK_GFLOPS]) * 1e9 / per_cycle
     return cycles
 
 
 WORK_DIM, EARLIER_WORK_DIM = 22, 12
-"""Columns of `work_features`, and how many of the first ones models read of cards of schema 6."""
+"""Columns of `work_features`, and the number of leading columns that models with cards of schema 6 read."""
 
 _CEILINGS = 5
-"""First counts, of instructions and of bytes, each with a ceiling of the device."""
+"""The first counts, instructions and bytes; the device has a ceiling for each."""
 
 
 def work_features(
     counts: NDArray[np.float32], task: NDArray[np.float32], hardware: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Work of programs on a device, by their counts, float32 [n, WORK_DIM].
+    """Work of programs on a device, from their counts, float32 [n, WORK_DIM].
 
-    They are the counts of instructions and of bytes, the seconds that each needs at its ceiling, and the
-    largest of all seconds and of those of memory; then the other counts, and their seconds. Seconds are over
-    the least latency of the task and log2.
+    The columns are the counts of instructions and of bytes, the seconds that each needs at its ceiling, and
+    the largest seconds of all and of memory; then the other counts, and their seconds. Seconds are relative
+    to the task's least latency, in log2.
 
     Args:
       counts: [n, COUNT_DIM], see `FeatureTable`.
@@ -148,22 +147,22 @@ def work_features(
 
 
 def roofline_latency_s(flops: float, moved_bytes: float, hardware: Hardware) -> float:
-    """Lower bound of the latency in seconds by the device's roofline."""
+    """Lower bound on the latency in seconds, from the device's roofline."""
     return max(flops / (hardware.peak_gflops * 1e9), moved_bytes / (hardware.bandwidth_gbs * 1e9))
 
 
 def dataset_scores(data: LabelledFeatures) -> RooflineScores:
-    """Scores of all records of a dataset; computed as labels at load time, not stored."""
+    """Scores of all records in a dataset; computed as labels at load time, not stored."""
     return roofline_scores(data.latency_s, data.instructions, data.moved_bytes, data.features.hardware)
 
 
 def memory_bound(flops: float, moved_bytes: float, hardware: Hardware) -> bool:
-    """Whether a task with these operations and compulsory bytes is left of the device's ridge point."""
+    """Whether a task with these operations and compulsory bytes lies left of the device's ridge point."""
     return moved_bytes / hardware.bandwidth_gbs > flops / hardware.peak_gflops
 
 
 def latency_bound_s(features: FeatureTable | FeatureBatch) -> NDArray[np.float64]:
-    """Lower bound of each task's latency by its device's roofline, float64 [n] in seconds.
+    """Lower bound on each task's latency from its device's roofline, float64 [n] in seconds.
 
     Bytes are those of the task's arguments, so the bound does not depend on the program. Quantities are
     recovered from the raw features, to about one part in a million.
@@ -181,7 +180,7 @@ def _latency_bound_s(task: NDArray[np.float32], hardware: NDArray[np.float32]) -
 def intensity_ratio(
     task: NDArray[np.float32], hardware: NDArray[np.float32], moved_bytes: ArrayLike
 ) -> NDArray[np.float64]:
-    """CS / MS of programs that move so many bytes, whatever their latency; [n], 1 at the ridge point.
+    """CS / MS of programs that move this many bytes, whatever their latency; [n], 1 at the ridge point.
 
     Args:
         task: task vectors [n, TASK_DIM or more].

@@ -2,9 +2,9 @@
 
 A candidate has *store* tokens (one for each buffer store of the lowered program), *decision* tokens (one for
 each sampled decision of its trace), a task vector and a hardware vector, all at one level as in One-Shot
-Tuner section 4.1.3. The task vector ends with the candidate's draft vector (`drafting.features`). Counts of
-the lowered program are there for models that read them. Token lists vary in length, so a table stores them
-flat with offsets and pads them only in batches.
+Tuner section 4.1.3. The task vector ends with the candidate's draft vector (`drafting.features`). Some models
+also read counts of the lowered program. Token lists vary in length, so a table stores them flat with offsets
+and pads them only in batches.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COUNT_DIM = 10
 `program_counts.RUN_LEVELS`, contested stores, and chained additions; log2(1 + x)."""
 
 NO_COUNTS = np.zeros(0, dtype=np.float32)
-"""Counts of a program that were not counted."""
+"""Placeholder for the counts of a program that was not counted."""
 
 
 @dataclass(frozen=True)
@@ -175,8 +175,8 @@ class LabelledFeatures:
     with the same task, hardware and code-generation target are comparable. `shape` identifies the
     computation, whatever its layout and epilogue (`task_shapes.shape_hash`). `operator` is the task's type.
     `source` is "operator" for a sampled task and "network:<name>" for a task of a network. `instructions` and
-    `moved_bytes` are counts of the program (`program_counts`), the last level of the bytes by the CPU's
-    counters where a record has them.
+    `moved_bytes` are counts of the program (`program_counts`). If a record has CPU counters, they supply the
+    last level of the bytes.
     """
 
     features: FeatureTable

@@ -1,4 +1,4 @@
-"""Columns of `FeatureTable.task`: the task vector, and behind it the draft vector (`drafting.features`)."""
+"""Columns of `FeatureTable.task`: the task vector, then the draft vector (`drafting.features`)."""
 
 MAX_ARGUMENTS = 6
 MAX_RANK = 6

@@ -13,14 +13,14 @@ import psutil
 from ...compiler.tvm_compat import available_cores
 
 OTHER, IDLE = "other", "idle"
-"""Shares of this process, such as storing, and of cores without work of the run."""
+"""Shares for the work of this process, such as storing, and for cores without work of the run."""
 
 
 class CoreUse:
-    """CPU seconds by stage since the object was made; processes that a stage starts count with it.
+    """CPU seconds by stage since the creation of the object; child processes of a stage count with it.
 
-    `pids` gives the processes of each stage at this moment. Replaced processes keep what they used until the
-    last `update`.
+    `pids` returns the current processes of each stage. Replaced processes keep their count from the last
+    `update`.
     """
 
     def __init__(self, pids: Callable[[], Mapping[str, Collection[int]]]) -> None:
@@ -47,7 +47,7 @@ class CoreUse:
 
     @property
     def seconds(self) -> float:
-        """Length of the time that the shares refer to."""
+        """Duration that the shares refer to."""
         return self._updated - self._started
 
     def cpu_s(self) -> dict[str, float]:
@@ -60,7 +60,7 @@ class CoreUse:
             return used
 
     def shares(self) -> dict[str, float]:
-        """Share of each stage in the time of all cores, and that of idle cores; empty at the beginning."""
+        """Share of each stage in the time of all cores, and the share of idle cores; empty at the start."""
         whole = self.cores * self.seconds
         if whole <= 0:
             return {}

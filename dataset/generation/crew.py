@@ -13,17 +13,17 @@ from ..measure.worker.isolation import realtime_priority_allowed
 from .config import GenerateConfig
 
 _ROUNDS_AHEAD = 3
-"""Programs that wait for each compiler, at most: the last ones of a round leave compilers without work."""
+"""Most programs that wait for each compiler: the last ones of a round leave compilers without work."""
 _LEAST_SAMPLERS = 2
 _BESIDE_TIMING = 2
-"""Sampler processes on a CPU that is timed, at most: more of them would only wait for its cores."""
+"""Most sampler processes on a CPU that also times: more of them would only wait for its cores."""
 
 
 @dataclass(frozen=True)
 class Crew:
     """Sampler processes of a run, and tasks in progress on each device.
 
-    `pauses` tells that samplers stand still while a program is timed.
+    `pauses` means that samplers pause while a program is timed.
     """
 
     samplers: int
@@ -32,15 +32,15 @@ class Crew:
 
 
 def plan_crew(config: GenerateConfig, target: Target, devices: int) -> Crew:
-    """Choose the numbers for a run; `config.samplers` overrides that of the sampler processes.
+    """Choose the numbers for a run; `config.samplers` overrides the number of sampler processes.
 
-    Sampling, building and timing of different tasks overlap: one task in progress for each sampler, one whose
-    programs are timed, and enough for a queue of programs before the compilers. At the start of a run all
-    compilers wait for programs, so that there are as many samplers as cores if these are few; later, half as
-    many propose faster than the others build.
+    Sampling, building and timing of different tasks overlap. Each sampler needs one task in progress, another
+    task has programs being timed, and enough further tasks keep a queue of programs before the compilers. At
+    the start of a run all compilers wait for programs, so there are as many samplers as cores if the cores
+    are few; later, half as many propose programs faster than the others build them.
 
-    On the CPU that is timed, sampling goes on beside a timing only if this has real-time priority. On a Ray
-    cluster of CPUs, which may contain this machine, a task samples between its own measurements.
+    On the CPU that is timed, sampling continues during a timing only if the timing has real-time priority. On
+    a Ray cluster of CPUs, which may contain this machine, a task samples between its own measurements.
     """
     cores = available_cores()
     samplers = config.samplers

@@ -12,7 +12,7 @@ from ...compiler.host.interruption import interrupts_recorded, restore_interrupt
 
 Item = TypeVar("Item")
 
-# Any thread may receive a signal; Python handles it in the main thread, once that runs again.
+# Any thread may receive a signal; Python handles it in the main thread, as soon as that thread runs again.
 _LOOK_EVERY_S = 0.5
 
 

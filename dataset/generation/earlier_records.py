@@ -1,4 +1,4 @@
-"""Records of a run's tasks that the dataset contains at the start of the run."""
+"""Records of a run's tasks that the dataset already contains at the start of the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Early end of a run: what has begun is measured, what waits is given up."""
+"""Early end of a run: programs in progress are still measured, and waiting programs are dropped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class EarlyEnd:
 
     @contextmanager
     def applied_to(self, executor: Executor) -> Iterator[None]:
-        """Tell the executor at the deadline, if it has a queue that it may give up."""
+        """Tell the executor at the deadline, if it has a queue of programs that it can drop."""
         timer = None
         if math.isfinite(self.deadline):
             timer = threading.Timer(max(0.0, self.deadline - time.monotonic()), give_up_queue, [executor])
@@ -38,6 +38,6 @@ class EarlyEnd:
 
 
 def give_up_queue(executor: Executor) -> None:
-    """Give up the programs that wait for a compiler; executors without such a queue measure small batches."""
+    """Drop the programs that wait for a compiler; executors without such a queue measure small batches."""
     if isinstance(executor, Pipeline):
         executor.stop_waiting()

@@ -34,7 +34,7 @@ class Generation:
         deadline: float,
         traces: Mapping[str, Sequence[str]],
     ) -> None:
-        """`deadline` is a time of `time.monotonic`; `traces` are those of a database, by workload hash."""
+        """`deadline` is a time of `time.monotonic`; `traces` come from a database, by workload hash."""
         self.summary = GenerateSummary(total_records=earlier.total, total_valid=earlier.total_valid)
         self._config = config
         self._store = store

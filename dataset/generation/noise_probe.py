@@ -1,7 +1,7 @@
 """Noise probe: a fixed program, timed around every batch to detect disturbances of a device.
 
-Other work on a machine slows down measurements there, which the records themselves do not show. The probe
-takes the same time whenever its device is quiet.
+Other work on a machine slows down measurements, and the records do not show it. The probe's latency is
+constant whenever its device is quiet.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ...compiler.tvm_compat import as_task_module, target_cores
 from ...errors import UserError
 from ..measure import Executor, MeasureJob
 
-# Long enough that waking threads is a small part of it, and short compared with a batch.
+# Long enough that waking threads is a small part of the latency, and short compared with a batch.
 _ELEMENTS_PER_CPU_CORE = 1 << 17
 _ELEMENTS_ON_GPU = 1 << 24
 _MULTIPLY_ADDS = 64

@@ -23,7 +23,7 @@ _LEAST_SHARE = 0.005
 
 @contextmanager
 def announced(console: Console, step: str) -> Iterator[None]:
-    """Tell what a step of the start-up does: by a status line on a terminal, otherwise by a line of text."""
+    """Announce a step of the start-up: in a status line on a terminal, otherwise as a line of text."""
     if console.is_terminal:
         with console.status(step):
             yield
@@ -35,7 +35,7 @@ def announced(console: Console, step: str) -> Iterator[None]:
 class GenerateProgress:
     """Progress in records, with the rate, the estimated end, and the shares of the stages.
 
-    A thread refreshes it, as minutes may pass between two rounds.
+    A thread refreshes the bar, because minutes may pass between two rounds.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class GenerateProgress:
         self._bar.update(self._id, description=description)
 
     def advance(self, records: int) -> None:
-        """Advance without a measurement: for existing records, or those that a task will not have."""
+        """Advance without a measurement: for existing records, and for records that a task will not get."""
         self._bar.advance(self._id, records)
 
     def interrupted(self) -> None:
@@ -110,7 +110,7 @@ class GenerateProgress:
         )
 
     def _left_s(self, records: float, now: float) -> float | None:
-        """Seconds to the end by the rate so far and by the limit of the run; None if neither is known."""
+        """Seconds to the end, from the rate so far and the limit of the run; None if neither is known."""
         at_rate = records * (now - self._started) / self._measured if self._measured else float("inf")
         left_s = min(at_rate, max(0.0, self._deadline - now))
         return None if left_s == float("inf") else left_s

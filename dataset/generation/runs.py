@@ -1,6 +1,6 @@
-"""Runs of `foretune generate` on a dataset: how many records each gave, and what kept cores and devices busy.
+"""Runs of `foretune generate` on a dataset: their records, and the use of cores and devices.
 
-The file `runs.json` of a dataset lists them, the oldest first, for its datasheet.
+The file `runs.json` of a dataset lists them, oldest first, for the datasheet.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RUNS_FILE = "runs.json"
 
 @dataclass(frozen=True)
 class GenerationRun:
-    """Run that measured something; shares are those of this machine's cores, by stage and idle.
+    """Run with at least one measurement; shares refer to this machine's cores, by stage and idle.
 
     `seconds` leaves out the start-up. `cpu_s` are CPU seconds by stage. `device_share` is the part of the
     time in which devices ran programs.
@@ -37,7 +37,7 @@ class GenerationRun:
 
     @classmethod
     def from_json(cls, values: Any) -> GenerationRun:
-        """Raises TypeError, KeyError for other values."""
+        """Raises TypeError or KeyError for other values."""
         return cls(**{field.name: values[field.name] for field in fields(cls)})
 
 

@@ -1,7 +1,7 @@
 """Samplers of a run: processes that propose programs of several tasks, or this process itself.
 
-A process that dies or hangs loses the samplers of its tasks. It is started again, and each of them is made
-anew from what was measured. A task whose sampler is lost twice in a round is given up.
+A process that dies or hangs loses the samplers of its tasks. It is restarted, and each sampler is recreated
+from the measurements so far. A task that loses its sampler twice in a round is given up.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SamplingFailedError(Exception):
 
 
 class SamplingStoppedError(Exception):
-    """The run ends, so that no round is waited for."""
+    """The run is ending and does not wait for further rounds."""
 
 
 class Sampling(Protocol):
@@ -56,16 +56,16 @@ class Samplers(Protocol):
 
     @property
     def pids(self) -> list[int]:
-        """Processes that sample, none if this one does."""
+        """Processes that sample; empty if this process samples."""
 
     def wait_ready(self) -> None:
         """Wait for the processes to start; raises WorkerStartError."""
 
     def open(self, request: SamplingRequest) -> Sampling:
-        """Sampler of a task, made at its first round."""
+        """Sampler of a task, created at its first round."""
 
     def paused(self) -> contextlib.AbstractContextManager[object]:
-        """Context in which no process samples, so that a timing is not disturbed."""
+        """Context in which no process samples, to keep a timing undisturbed."""
 
     def __enter__(self) -> Self: ...
 
@@ -81,7 +81,7 @@ def make_samplers(
 ) -> Samplers:
     """Start sampler processes, or sample in this process if `processes` is 0.
 
-    Once `stopped` answers true, no round is waited for.
+    Once `stopped` returns true, nothing waits for further rounds.
     """
     if not processes:
         return InlineSamplers(config.program_sampling, target, clock)
@@ -143,7 +143,7 @@ class _InlineSampling:
 
 
 class SamplerProcesses:
-    """Sampler processes; each serves its tasks one after the other."""
+    """Sampler processes; each serves its tasks sequentially."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class SamplerProcesses:
 
 
 class _ProcessSampling:
-    """Sampler of a task in a process, with what was measured of the task, to make it again."""
+    """Sampler of a task in a process, with the task's measurements for recreating a lost sampler."""
 
     def __init__(self, process: _SamplerProcess, key: str, request: SamplingRequest) -> None:
         self._process, self._key, self._request = process, key, request
@@ -233,7 +233,7 @@ class _SamplerProcess:
     def next_round(
         self, key: str, request: SamplingRequest, outcomes: Sequence[Sequence[Any]]
     ) -> SampledRound:
-        """Round of a task, whose sampler is made if the process has none."""
+        """Round of a task; creates the task's sampler if the process has none."""
         cause = ""
         with self._turn:
             for _ in range(_ATTEMPTS):
@@ -254,7 +254,7 @@ class _SamplerProcess:
             return self._ask({"op": "next_round", "key": key, "outcomes": []})
 
     def close(self, key: str) -> None:
-        """Forget a task; a run that ends waits for nothing."""
+        """Forget a task; does not wait if the run is ending."""
         self.tasks.discard(key)
         if self._stopped():
             return

@@ -22,12 +22,12 @@ from ..sampling.programs import LiveProgram, SamplerSetting, make_program_sample
 from ..sampling.programs.config import ProgramSamplingConfig
 
 _EMPTY_ROUNDS = 3
-"""A round may propose only measured candidates; after so many such rounds the space counts as exhausted."""
+"""Consecutive rounds with only measured candidates after which the space counts as exhausted."""
 
 
 @dataclass(frozen=True)
 class SamplingRequest:
-    """Task to sample, with what was measured of it; all fields are JSON values.
+    """Task to sample, with its measurements so far; all fields are JSON values.
 
     `row` holds the fields of its TaskRow. `traces` are the task's traces for the database sampler. `earlier`
     are trace, latencies, failure and message of records, in the order of measuring. `hardware` describes the
@@ -52,7 +52,7 @@ def measured_values(record: Record) -> list[Any]:
 
 
 def outcome_values(outcome: MeasureOutcome) -> list[Any]:
-    """Latencies, failure and message of an outcome as JSON values: what a sampler learns from."""
+    """Latencies, failure and message of an outcome as JSON values, from which a sampler learns."""
     return [list(outcome.run_secs), outcome.failure.value if outcome.failure else None, outcome.message]
 
 
@@ -60,8 +60,8 @@ def outcome_values(outcome: MeasureOutcome) -> list[Any]:
 class SampledRound:
     """Candidates that a round proposes as (trace JSON, module JSON); none if the space is exhausted.
 
-    `rejected` counts the invalid candidates of the task so far by cause, and `dropped` the rows of decisions
-    outside the limits of a GPU, which are no candidates.
+    `rejected` counts the invalid candidates of the task so far by cause. `dropped` counts the rows of
+    decisions outside the limits of a GPU, which do not count as candidates.
     """
 
     proposed: Sequence[tuple[str, str]] = ()

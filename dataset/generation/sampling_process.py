@@ -47,7 +47,7 @@ class SamplingRole(Role):
         self._tasks: dict[str, TaskSampling] = {}
 
     def open(self, key: str, request: Mapping[str, Any]) -> None:
-        """Make the sampler of a task, which learns from what was measured of it."""
+        """Create the sampler of a task, which learns from the task's measurements."""
         self._tasks.pop(key, None)
         try:
             self._tasks[key] = TaskSampling(self._config, self.target, SamplingRequest(**request))

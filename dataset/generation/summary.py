@@ -27,7 +27,7 @@ class GenerateSummary:
     cut_short: int = 0
     disturbed: int = 0
     simulated: int = 0
-    # Records with memory traffic from performance counters, and the reason if there are none.
+    # Records with memory traffic from performance counters, and the reason if traffic was not counted.
     counted: int = 0
     uncounted_reason: str = ""
     # Measurements repeated because the device was disturbed.

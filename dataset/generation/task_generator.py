@@ -116,7 +116,7 @@ class TaskGenerator:
     def _records(
         self, traces: Sequence[str], measured: Sequence[ProbedOutcome | None], number: int
     ) -> list[Record]:
-        """Records of what was measured of a round."""
+        """Records of the measurements in a round."""
         return [
             self._record(trace, measurement, number)
             for trace, measurement in zip(traces, measured, strict=True)

@@ -29,7 +29,7 @@ class Testbed:
     """Devices of a run with their noise probe; several threads may use it, also for one device.
 
     If the executor does not overlap batches, threads take turns here. This keeps each batch between its own
-    probes, and waiting does not count as measuring.
+    probes, and waiting time does not count as measuring time.
     """
 
     __test__ = False  # keeps pytest from collecting the class
@@ -50,9 +50,9 @@ class Testbed:
     def measure(self, jobs: Sequence[MeasureJob], device: int) -> list[ProbedOutcome]:
         """Measure jobs; returns one measurement for each, in order.
 
-        A repeated candidate keeps the shorter latency, as disturbances only add time. Candidates that failed
-        or were cut short are not repeated, as a few percent do not change their result. They keep the ratio
-        of their own batch; a program that was cut short or timed out under noise is marked.
+        A repeated candidate keeps the shorter latency, because disturbances only add time. Candidates that
+        failed or were cut short are not repeated, because a few percent do not change their result. They keep
+        the ratio of their own batch; a program that was cut short or timed out under noise is marked.
 
         Raises BatchEndedError if the machine fails programs, devices are lost or the executor was told to
         end; its outcomes are measurements.
@@ -75,7 +75,7 @@ class Testbed:
             try:
                 repeated, ratio_again = self._between_probes([jobs[number] for number in again], device)
             except BatchEndedError:
-                break  # what was measured stays, marked as disturbed
+                break  # the measurements so far stay, marked as disturbed
             ratio = min(filter(None, (ratio, ratio_again)))
             for number, outcome in zip(again, repeated, strict=True):
                 outcomes[number] = min(outcomes[number], outcome, key=lambda outcome: outcome.latency_s)
@@ -102,7 +102,7 @@ class Testbed:
         try:
             behind = self._ratio(device)
         except (BatchEndedError, DevicesLostError):
-            behind = None  # the next batch meets the same
+            behind = None  # the next batch finds the same state
         return outcomes, max(filter(None, (before, behind)), default=None)
 
     def _ratio(self, device: int) -> float | None:

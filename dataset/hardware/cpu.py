@@ -51,8 +51,8 @@ def cache_line_bytes() -> int:
 def probe_cpu(cores: int, measured: bool = True) -> Hardware:
     """Describe this machine's CPU as used by `cores` threads; takes about three seconds.
 
-    `measured` False leaves out the peak rate and the bandwidth, which take that long: they are NaN, so that
-    the description serves as a name of the device and not as features.
+    `measured` False leaves out the peak rate and the bandwidth, which account for these seconds. They are NaN
+    then, so the description identifies the device but does not serve as features.
 
     `frequency_ghz` is the maximum that the system allows for a core or, if it reports none, the highest
     current frequency.
@@ -76,7 +76,7 @@ def probe_cpu(cores: int, measured: bool = True) -> Hardware:
 
 
 def _details(info: str, flags: set[str]) -> dict[str, Any]:
-    """Facts that the system reports; others are left out."""
+    """Facts that the system reports, without the missing ones."""
     reported = {
         "vendor": _first(_VENDOR, info),
         "family": _first(_FAMILY, info),

@@ -49,7 +49,7 @@ _COPY_BYTES = 2 * 1024**3
 
 
 class NoCudaDeviceError(UserError, RuntimeError):
-    """No CUDA device has this index, or there is no driver."""
+    """No CUDA device has this index, or the driver is missing."""
 
 
 def probe_cuda(index: int = 0) -> Hardware:

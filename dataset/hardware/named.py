@@ -1,4 +1,4 @@
-"""Hardware descriptions by name or from a file, for devices that are not at hand."""
+"""Hardware descriptions by name or from a file, for devices that are not available locally."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _FILE = Path(__file__).with_name("named_hardware.json")
 _KINDS = {"llvm": "cpu", "cuda": "cuda"}
-"""Kind of the devices that run a target's programs; a device of any kind may run those of other targets."""
+"""Kind of device for each kind of target; a device of any kind may run the programs of other targets."""
 _VENDOR_WORDS = frozenset({"nvidia", "geforce", "tesla", "intel", "amd", "core"})
 
 

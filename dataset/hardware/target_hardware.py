@@ -16,12 +16,13 @@ _DOUBLE_PUMPED_BITS = {("AuthenticAMD", "25"): 256}
 
 
 def target_hardware(target: Target, measured: bool = True) -> Hardware:
-    """Probe this machine and restrict it to what the target's generated code uses.
+    """Probe this machine and restrict it to the features that the target's generated code uses.
 
     `measured` False leaves out the figures that take seconds to measure; see `probe_cpu`.
 
     Records for x86-64-v2, -v3 and -v4 on one machine thus belong to three devices with different ids and
-    features. A target that uses the whole machine gives the machine's own description. Raises OlderCpuError.
+    features. For a target that uses the whole machine, the result is the machine's own description. Raises
+    OlderCpuError.
     """
     can = traits(target)
     return limit_vectors(host_hardware(can.cores, measured), can.vector_bits, can.fuses_multiply_add)
@@ -30,7 +31,7 @@ def target_hardware(target: Target, measured: bool = True) -> Hardware:
 def host_hardware(cores: int, measured: bool = True) -> Hardware:
     """Probe this machine's CPU, restricted to the older one that FORETUNE_CPU names; see `probe_cpu`.
 
-    Such a device has a name and an id of its own, and its peak is the estimate of `limit_vectors`. Raises
+    Such a device has its own name and id, and its peak is the estimate of `limit_vectors`. Raises
     OlderCpuError.
     """
     machine = probe_cpu(cores, measured)
@@ -47,16 +48,16 @@ def host_hardware(cores: int, measured: bool = True) -> Hardware:
 
 
 def _plain(feature: str) -> str:
-    """Name of a CPU feature as both Linux and LLVM have it: avx512_bf16 and avx512bf16, sse4_2 and sse4.2."""
+    """CPU feature in a common spelling: avx512_bf16 equals avx512bf16, and sse4_2 equals sse4.2."""
     return re.sub(r"[-_.]", "", feature)
 
 
 def limit_vectors(hardware: Hardware, vector_bits: int | None, fused: bool) -> Hardware:
-    """Device as seen by code with vectors of at most `vector_bits`, None for no limit.
+    """Device as seen by code with vectors of at most `vector_bits`; None sets no limit.
 
     The measured arithmetic peak is scaled by the lost arithmetic width, and halved if code does not use the
-    device's fused multiply-add (`fused`). This estimates the lower peak, as torch, which measures the peak,
-    generates code of its own.
+    device's fused multiply-add (`fused`). The lower peak is an estimate, because torch, which measures the
+    peak, generates its own code.
     """
     if vector_bits is None:
         return hardware

@@ -1,6 +1,6 @@
 """Measurement of candidates in worker processes that survive failing programs.
 
-Executors take `MeasureJob` objects and return one `MeasureOutcome` for each.
+Executors accept `MeasureJob` objects and return one `MeasureOutcome` for each.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ def make_executor(
 ) -> Executor:
     """Create the executor named by `config` for programs of `target`.
 
-    `workers` is the number of build processes, by default one a core. Optional dependencies are imported only
-    for the executor that needs them. Raises UserError if this machine or a remote end lacks what it needs.
+    `workers` is the number of build processes, by default one per core. Optional dependencies are imported
+    only for the executor that needs them. Raises UserError if this machine or a remote end does not meet the
+    requirements.
     """
     check_runs(config, target)
     if config.kind == "local" and target.kind.name == "llvm":
@@ -74,9 +75,9 @@ def make_executor(
 
 
 def check_runs(config: ExecutorConfig, target: Target) -> None:
-    """Raises ExecutorConfigError if programs are to run on this machine's CPU, which cannot run them.
+    """Raises ExecutorConfigError if programs for this machine's CPU use instructions that it lacks.
 
-    A program that uses an instruction that the CPU lacks ends its process.
+    Such an instruction would kill the process.
     """
     if config.kind != "local" or target.kind.name != "llvm":
         return

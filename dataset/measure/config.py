@@ -36,7 +36,7 @@ class ExecutorConfig:
 
     @property
     def has_device(self) -> bool:
-        """Whether latencies are those of a device, neither simulated nor replayed."""
+        """Whether latencies come from a device, rather than from simulation or replay."""
         return self.kind in ("local", "rpc", "ray")
 
     def __post_init__(self) -> None:

@@ -87,7 +87,7 @@ class MeasureOutcome:
     `device` is the index of the device that ran the candidate; `simulated` marks a latency without a device.
     `moved_bytes` counts the bytes that one more run fetched from memory, by the CPU's counters. It is None if
     not requested or not countable: on a GPU, through RPC, for a program cut short, or without counters.
-    `unchecked` tells that the job has a reference which failed, so that no outputs were compared.
+    `unchecked` means that the job has a reference that failed, so no outputs were compared.
     """
 
     run_secs: tuple[float, ...] = ()

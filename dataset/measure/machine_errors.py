@@ -1,4 +1,4 @@
-"""Failures of the machine, which say nothing about the program that met them."""
+"""Failures of the machine, which do not depend on the program that encountered them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class BatchEndedError(Exception):
 
 
 class DevicesLostError(WorkerStartError):
-    """All devices or all compiler processes are gone; `outcomes` has None for what was not measured."""
+    """All devices or all compiler processes are lost; `outcomes` has None for unmeasured programs."""
 
     def __init__(self, message: str, outcomes: Sequence[MeasureOutcome | None]) -> None:
         super().__init__(message)

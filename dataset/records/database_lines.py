@@ -1,4 +1,4 @@
-"""Files of a MetaSchedule database as plain JSON: lines that are read, compared and written without TVM."""
+"""Files of a MetaSchedule database as plain JSON: lines are read, compared and written without TVM."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ WORKLOAD_FILE = "database_workload.json"
 RECORD_FILE = "database_tuning_record.json"
 
 FAILED_S = 1e9
-"""Latency from which on a program counts as failed: MetaSchedule writes 1e9 or more for one."""
+"""Latency from which a program counts as failed: MetaSchedule writes 1e9 or more for a failure."""
 
 _HASH_MASK = 0xFFFFFFFFFFFFFFFF
 _MOST_LEVELS = 12
-"""Levels of nested lists in a record at most: MetaSchedule writes 6, and thousands overflow TVM's stack."""
+"""Most levels of nested lists in a record: MetaSchedule writes 6, and thousands overflow TVM's stack."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,13 +25,13 @@ class StoredRecord:
     workload: int
     """Index of its task among the workloads."""
     latency_s: float
-    """Shortest repeat in seconds, as `latency_of` takes it."""
+    """Shortest repeat in seconds, as `latency_of` computes it."""
     content: list[Any]
     """MetaSchedule's JSON: trace, repeats in seconds, target, arguments."""
 
     @property
     def trace(self) -> str:
-        """JSON of the whole trace with postprocessing: a version of TVM writes a program in one way."""
+        """JSON of the whole trace with postprocessing; a version of TVM has one way to write a program."""
         return json.dumps(self.content[0], separators=(",", ":"))
 
     def line(self, workload: int) -> str:
@@ -40,12 +40,12 @@ class StoredRecord:
 
 
 def record_line(workload: int, content: Sequence[Any]) -> str:
-    """Line of RECORD_FILE of MetaSchedule's content of a record whose task has this index."""
+    """Line of RECORD_FILE with MetaSchedule's content of a record, whose task has this index."""
     return json.dumps([workload, content], separators=(",", ":"))
 
 
 def parsed_workload(line: str) -> str:
-    """Workload hash of a line of WORKLOAD_FILE; raises ValueError for another line."""
+    """Workload hash of a line of WORKLOAD_FILE; raises ValueError for any other line."""
     content = json.loads(line)
     if (
         not isinstance(content, list)
@@ -58,9 +58,9 @@ def parsed_workload(line: str) -> str:
 
 
 def parsed_record(line: str, workloads: int) -> StoredRecord:
-    """Measured record of a line of RECORD_FILE, of one of so many workloads.
+    """Measured record in a line of RECORD_FILE, for a database with this number of workloads.
 
-    Raises ValueError for another line, such as a failed measurement.
+    Raises ValueError for any other line, such as a failed measurement.
     """
     parsed = json.loads(line)
     if not isinstance(parsed, list) or len(parsed) != 2 or not isinstance(parsed[1], list):
@@ -81,7 +81,7 @@ def parsed_record(line: str, workloads: int) -> StoredRecord:
 
 
 def _levels(value: Any, most: int) -> int:
-    """Levels of nested lists and objects, counted no further than one over `most`."""
+    """Levels of nested lists and objects, counted up to one more than `most`."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     if inside is None:
         return 0

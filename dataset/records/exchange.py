@@ -1,7 +1,7 @@
 """Import and export of MetaSchedule databases, the folders that stock TVM tunes into and compiles from.
 
 A database neither checks the target of its records nor knows their device: a folder with results of one
-machine would also be used on another. An export therefore writes one folder for each target and device.
+machine would also be used on another. An export therefore writes one folder per target and device.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class DatabaseError(UserError, ValueError):
-    """The folder has no MetaSchedule database, or none can be written there."""
+    """The folder has no MetaSchedule database, or one cannot be written there."""
 
 
 class DatabaseRecord(NamedTuple):
@@ -74,8 +74,8 @@ TaskTrace = tuple[tvm.IRModule, str, tuple[float, ...]]
 def read_database(folder: Path, warn: Warn = _LOG.warning) -> list[DatabaseRecord]:
     """Read all records of a `JSONDatabase` folder, in file order.
 
-    Lines that TVM cannot read are skipped; `warn` gets their file, line and cause. Raises DatabaseError if
-    the folder has no database.
+    Lines that TVM cannot read are skipped; `warn` receives their file, line and cause. Raises DatabaseError
+    if the folder has no database.
     """
 
     def parse(content: list[Any], workload: ms.database.Workload) -> DatabaseRecord:
@@ -93,8 +93,8 @@ def read_database(folder: Path, warn: Warn = _LOG.warning) -> list[DatabaseRecor
 def read_traces(folder: Path, warn: Warn = _LOG.warning) -> list[TaskTrace]:
     """Read the traces of a `JSONDatabase` folder, in file order.
 
-    No trace is applied to its task, which takes TVM milliseconds each: some may not replay. Otherwise as
-    `read_database`.
+    Traces are not applied to their tasks, which would need milliseconds of TVM each, so some may not replay.
+    Otherwise like `read_database`.
     """
 
     def parse(content: list[Any], workload: ms.database.Workload) -> TaskTrace:
@@ -125,7 +125,7 @@ def _read(folder: Path, parse: Callable[[list[Any], ms.database.Workload], _Item
 def parsed_tuning_record(content: list[Any], workload: ms.database.Workload) -> ms.database.TuningRecord:
     """Tuning record of a task from its JSON.
 
-    Raises ValueError where its trace does not apply to the task, and what TVM raises for other JSON.
+    Raises ValueError if its trace does not apply to the task, and TVM's errors for any other JSON.
     """
     check_decisions(content[0])
     try:
@@ -218,7 +218,7 @@ def import_database(
 
 
 class _ImportSource:
-    """Device and time of a database's records, as far as they are known."""
+    """Known device and time of a database's records."""
 
     def __init__(self, hardware: str, timestamp: float) -> None:
         self._hardware = hardware
@@ -249,9 +249,9 @@ class _ImportSource:
 
 
 def find_hardware(name: str, target: Target) -> Hardware:
-    """Device with a name: HERE probes this machine, else a file of a description or a named device.
+    """Device with a name: HERE probes this machine; others are a description file or a named device.
 
-    Raises what `described_hardware` raises.
+    Raises the errors of `described_hardware`.
     """
     if name != HERE:
         return described_hardware(name, target)
@@ -293,7 +293,7 @@ def export_database(
     """Export the measured programs of a dataset as databases, one in `folder` per target and device.
 
     `tasks` are names or workload hashes, by default all; `top` limits the export to the fastest programs of
-    each task. All repeats are exported; MetaSchedule ranks by their mean, `latency_of` by the minimum.
+    each task. All repeats are exported; MetaSchedule ranks by their mean, and `latency_of` by their minimum.
     Failures and simulated records are left out. Each database appears atomically. Raises DatabaseError and
     StoreError.
     """
@@ -351,7 +351,8 @@ def _commit(
     context = make_tune_context(mod, target, seed=0, name=row.name)
     workload = database.commit_workload(mod)
     for record in records:
-        # Stock TVM applies a trace unchanged, so it must include the postprocessing that a record leaves out.
+        # Stock TVM applies a trace unchanged, so the trace must include the postprocessing that a record
+        # leaves out.
         candidate = replay(context, record["trace"])
         if candidate is None:
             warn(f"task {row.name}: skipped a record, its trace does not replay")

@@ -1,4 +1,4 @@
-"""Time that the measurement of a dataset took, by the timestamps of its records."""
+"""Duration of the measurement of a dataset, from the timestamps of its records."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from .store import RecordStore
 
 PAUSE_S = 600.0
-"""Seconds between two batches of a device after which it counts as having paused."""
+"""Seconds between two batches of a device above which the device counts as paused."""
 
 
 def measuring_s(folder: Path) -> float:
     """Seconds of all devices together, without pauses; 0.0 for a folder without records.
 
-    A batch has one timestamp, when it was done: the first one of a device and the first after a pause count
-    nothing.
+    A batch has one timestamp, at its end, so the first batch of a device and the first after a pause count as
+    zero.
     """
     columns = RecordStore(folder).columns("hardware_id", "timestamp")
     devices, when = (columns[name].to_numpy(zero_copy_only=False) for name in columns.column_names)

@@ -27,10 +27,10 @@ def merge_datasets(
 ) -> MergeCounts:
     """Add the tasks, records, devices and networks of `sources` to `target`, which need not exist.
 
-    Of several rows with one key the first is kept, and rows of `target` come first. On an error nothing is
-    added; a kill at the last moment may leave a part, which the same merge completes. The sources do not
-    change. A damaged shard raises StoreError, unless `skip_damaged` leaves it out; one of `target` is then
-    set aside.
+    Of several rows with the same key, the first is kept, and rows of `target` come first. An error adds
+    nothing. A kill at the last moment may leave a part of the result, which the same merge completes. The
+    sources do not change. A damaged shard raises StoreError, unless `skip_damaged` leaves it out; a damaged
+    shard of `target` is then set aside.
     """
     for source in sources:
         source.require()
@@ -53,7 +53,8 @@ def merge_datasets(
             if merged != networks:
                 write_networks(target, merged)
             for source in sources:
-                # Read before its tasks: a source that is being written gets a task before its records.
+                # Records are read before their tasks, because a source that is being written gets a task
+                # before its records.
                 records = source.columns(*RECORD_SCHEMA.names, "key")
                 new = records.filter(
                     pa.array([key not in keys for key in records["key"].to_pylist()], pa.bool_())

@@ -1,7 +1,7 @@
 """Table of networks in a dataset: the tasks of each network and how often it calls them.
 
-The file `networks.json` gives for each network the workload hashes of its tasks and their call counts, also
-for tasks without records:
+The file `networks.json` gives for each network the workload hashes of its tasks and their call counts,
+including tasks without records:
 
     {"resnet18": {"0123456789abcdef": 2, ...}, ...}
 
@@ -29,7 +29,7 @@ class NetworksFileError(UserError, ValueError):
 
 
 def read_networks(dataset: Path) -> NetworkWeights:
-    """Read the table of a dataset, empty if it has none; raises NetworksFileError."""
+    """Read the table of a dataset, or an empty one if the file does not exist; raises NetworksFileError."""
     file = dataset / NETWORKS_FILE
     if not file.exists():
         return {}

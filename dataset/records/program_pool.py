@@ -1,7 +1,7 @@
 """Pool of measured programs: the records of a dataset on one device, by task and trace.
 
-Any dataset is a pool. `foretune generate` measures one, and `foretune dataset import` makes one from the
-database of a tuning run.
+Any dataset is a pool. `foretune generate` measures one, and `foretune dataset import` converts the database
+of a tuning run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .store import RecordStore
 
 
 class PoolError(UserError, ValueError):
-    """A pool has no measured programs of the device, or not those that are asked for."""
+    """A pool has no measured programs for the device, or lacks the requested ones."""
 
 
 class ProgramPool:
@@ -26,7 +26,7 @@ class ProgramPool:
     def __init__(self, folder: str | Path, hardware: str = "") -> None:
         """Reads the records of a dataset.
 
-        `hardware` is the id or the name of a device, "" the only one that the dataset has records of. Raises
+        `hardware` is the id or the name of a device; "" selects the only device with records. Raises
         PoolError, and StoreError for a folder without a dataset, with a damaged shard or without the
         description of a device.
         """
@@ -42,7 +42,7 @@ class ProgramPool:
             )
         self.folder = Path(folder)
         self.hardware: Hardware = described[chosen[0]]
-        """Device that the programs were measured on."""
+        """Device that measured the programs."""
         self._programs: defaultdict[str, dict[str, Record]] = defaultdict(dict)
         for record in records:
             if record.hardware_id == chosen[0]:
@@ -54,10 +54,10 @@ class ProgramPool:
         return list(self._programs)
 
     def programs(self, workload: str) -> Mapping[str, Record]:
-        """Records of a task by trace, those of failed programs too; empty for an unknown task."""
+        """Records of a task by trace, including failed programs; empty for an unknown task."""
         return self._programs.get(workload, {})
 
     def slowest_s(self, workload: str) -> float | None:
-        """Longest latency of a task in seconds, None where none of its programs ran."""
+        """Longest latency of a task in seconds; None if none of its programs ran."""
         ran = [record.latency_s for record in self.programs(workload).values() if record.run_secs]
         return max(ran, default=None)

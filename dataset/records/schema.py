@@ -18,7 +18,7 @@ READABLE_VERSIONS = (1, 2, 3)
 missing columns read as their defaults."""
 
 WIDE_VECTORS_SINCE = 1795737908.0
-"""Time, in seconds since the epoch, from which on programs are compiled with `wide_vectors`."""
+"""Time, in seconds since the epoch, since which programs are compiled with `wide_vectors`."""
 
 
 class FailureKind(str, Enum):
@@ -91,12 +91,12 @@ class Record:
 
     @property
     def before_wide_vectors(self) -> bool:
-        """Whether it was compiled without `wide_vectors`."""
+        """Whether the program was compiled without `wide_vectors`."""
         return self.timestamp < WIDE_VECTORS_SINCE
 
     @property
     def key(self) -> str:
-        """Content hash of the candidate and device; measurements with one key are duplicates."""
+        """Content hash of the candidate and device; measurements with the same key are duplicates."""
         return record_key(self.workload_hash, self.trace, self.hardware_id, self.target)
 
 

@@ -1,4 +1,4 @@
-"""Splits of a dataset by task or by source network, so that no task is in two parts.
+"""Splits of a dataset by task or by source network, in which no task belongs to two parts.
 
 A split within tasks would let a model recognise tasks that it was trained on; no results are reported on such
 a split. Tasks of one shape (`task_shapes`) count as one task.
@@ -104,7 +104,7 @@ def split_rows(data: LabelledFeatures, config: SplitConfig, seen: Collection[str
     A split by network or by checkpoint is turned into a list first.
 
     Raises:
-      SplitError: there are no records, too few tasks for the parts, or a listed task has no record.
+      SplitError: the dataset has no records, too few tasks for the parts, or a listed task without a record.
     """
     if len(data) == 0:
         raise SplitError("the dataset has no records: generate some with foretune generate")

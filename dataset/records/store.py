@@ -34,7 +34,7 @@ from .schema import (
 )
 
 SHARD_ROWS = 20_000
-"""Largest number of rows of a shard, so that a full one is never read and written again to compact."""
+"""Largest number of rows in a shard; compaction does not rewrite a full shard."""
 
 _HASH_DIGITS = 16
 _SET_ASIDE = "set-aside"
@@ -145,7 +145,7 @@ class RecordStore:
         return described
 
     def hardware_of(self, hardware_ids: Iterable[str]) -> dict[str, Hardware]:
-        """Descriptions of the devices of records, by id; raises StoreError for one without a description."""
+        """Descriptions of the devices of records, by id; raises StoreError for a missing description."""
         described = self.hardware()
         wanted = sorted(set(hardware_ids))
         if missing := [name for name in wanted if name not in described]:
@@ -175,7 +175,7 @@ class RecordStore:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the write lock of the dataset; raises StoreLockedError if another process has it."""
+        """Hold the write lock of the dataset; raises StoreLockedError if another process holds it."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = (self.folder / ".lock").open("w")
@@ -225,10 +225,10 @@ class RecordStore:
         self._append(_RECORDS, records.select(RECORD_SCHEMA.names))
 
     def put_hardware(self, hardware: Hardware) -> None:
-        """Write a device's description unless a stored one has peaks that are as high.
+        """Write a device's description, unless a stored one has equally high peaks.
 
-        Of measured and stored peaks the higher one is kept: a device that also does other work does not reach
-        its peaks. Raises StoreError if a stored description is damaged.
+        The higher of measured and stored peaks is kept, because a device that also does other work does not
+        reach its peaks. Raises StoreError if a stored description is damaged.
         """
         known = self.hardware().get(hardware.hardware_id)
         if known is not None:
@@ -241,7 +241,7 @@ class RecordStore:
         self._write_atomically(path, hardware.to_json().encode())
 
     def put_file(self, name: str, content: bytes) -> None:
-        """Write a file beside the shards atomically; raises StoreError."""
+        """Write a file in the store's folder atomically; raises StoreError."""
         self._write_atomically(self.folder / name, content)
 
     def set_aside_bad_shards(self) -> list[BadShard]:

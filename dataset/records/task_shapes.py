@@ -1,8 +1,8 @@
-"""Shape of a task: what it computes, whatever its layout and whatever it is fused with.
+"""Shape of a task: its computation, whatever its layout and the operators fused with it.
 
-Splits, the sampling of new tasks and evaluation compare tasks by this definition. A layer of a network and an
-operator drawn from settings may be one convolution with other epilogues or layouts: other workloads by their
-hashes, but a model that was trained on the one has all but seen the other.
+Splits, the sampling of new tasks and evaluation compare tasks by this definition. A layer of a network and a
+sampled operator may be the same convolution with different epilogues or layouts. Their workload hashes
+differ, but a model that was trained on one has nearly seen the other.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from ...compiler.operators import OperatorSettings, SettingsError, settings_from
 from .schema import TaskRow
 
 _IGNORED = ("epilogue", "layout", "prepack")
-"""Settings that are no part of a shape; data types and transposed matrices are set to one value each."""
+"""Settings that do not belong to a shape; data types and transposed matrices are set to one value each."""
 
 
 def shape_of(settings: OperatorSettings) -> OperatorSettings:
-    """The same operator in float32, channels first, with nothing fused; equal for tasks of one shape."""
+    """The same operator in float32, channels first, without fused steps; equal for tasks of one shape."""
     return settings.plain()
 
 
 def shape_hash(row: TaskRow) -> str:
     """16 hexadecimal digits, equal for tasks of one shape (`shape_of`).
 
-    A task that is described by its arguments alone has the shape of others with the same arguments; an
-    imported task, which has no settings at all, is a shape of its own.
+    A task that is described by its arguments alone shares the shape of other tasks with the same arguments.
+    An imported task without any settings has a shape of its own.
     """
     values = json.loads(row.settings)
     if not values:

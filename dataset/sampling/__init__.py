@@ -1,1 +1,1 @@
-"""Sampling: which tasks a dataset has, and which programs of each are measured."""
+"""Sampling: the choice of a dataset's tasks, and of the programs to measure for each task."""

@@ -1,1 +1,1 @@
-"""Bundles: the schedules of a tuning database as one file, for other machines and other people."""
+"""Bundles: schedules of a tuning database in one file, for other machines and other people."""

@@ -1,4 +1,4 @@
-"""Archive of a bundle: a zip file of a few named members, read into memory without trust.
+"""Archive of a bundle: a zip file with a few named members, read into memory without trusting it.
 
 Nothing is unpacked to a path. Every limit is checked before a member is expanded.
 """
@@ -17,16 +17,16 @@ from typing import BinaryIO
 from ...errors import UserError
 
 MOST_FILE_BYTES = 128 * 1024**2
-"""Size of a bundle at most; all 473 records of a ResNet-18 take 0.3 MB."""
+"""Maximum size of a bundle; all 473 records of a ResNet-18 need 0.3 MB."""
 
 MOST_MEMBER_BYTES = 512 * 1024**2
-"""Size of an expanded member at most: what its lines hold in memory is a few times as large."""
+"""Maximum size of an expanded member; its lines need a few times as much memory."""
 
 MOST_RATIO = 250
-"""Expanded over compressed size at most; records of one task come to 40."""
+"""Maximum ratio of expanded to compressed size; records of one task reach 40."""
 
 _MOST_DIRECTORY_BYTES = 64 * 1024
-"""Size of the zip's list of members at most; zipfile reads it as a whole."""
+"""Maximum size of the zip's list of members, which zipfile reads as a whole."""
 
 _END = struct.Struct("<4s4H2LH")
 _END_SIGNATURE = b"PK\5\6"
@@ -46,9 +46,9 @@ class BundleError(UserError, ValueError):
 
 
 def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
-    """Writes a zip file whole or not at all; equal members give equal files.
+    """Writes a zip file whole or not at all; equal members give identical files.
 
-    Raises BundleError for a file that exists, that cannot be written, or that `read_archive` would refuse.
+    Raises BundleError if the file exists, cannot be written, or would be refused by `read_archive`.
     """
     if path.exists():
         raise BundleError(f"bundle={path}: exists; remove it, or name another file")
@@ -74,10 +74,10 @@ def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
 
 
 def read_archive(path: Path, names: Collection[str]) -> dict[str, bytes]:
-    """Content of each member; the archive holds exactly the members `names`.
+    """Content of each member; the archive must hold exactly the members `names`.
 
-    Raises BundleError, which names the member: for a missing, unknown or duplicate one, a path outside the
-    archive, a link, an encrypted one, one that is too large or expands too far, and for a damaged file.
+    Raises BundleError with the name of the member if it is missing, unknown, duplicate, outside the archive,
+    a link, encrypted, too large or expands too far. A damaged file raises BundleError too.
     """
     try:
         with path.open("rb") as file:
@@ -101,14 +101,14 @@ def _read(path: Path, file: BinaryIO, names: Collection[str]) -> dict[str, bytes
 
 
 def damaged(path: Path, reason: str) -> BundleError:
-    """The error for a bundle that was cut off or changed."""
+    """The error for a truncated or modified bundle."""
     return BundleError(
         f"bundle={path}: truncated or damaged ({reason}); copy it again from where it was made"
     )
 
 
 def _check_file(path: Path, file: BinaryIO) -> None:
-    """Checks what must be right before zipfile reads the list of members."""
+    """Checks the conditions that must hold before zipfile reads the list of members."""
     size = file.seek(0, os.SEEK_END)
     if size > MOST_FILE_BYTES:
         raise BundleError(
@@ -117,7 +117,7 @@ def _check_file(path: Path, file: BinaryIO) -> None:
         )
     file.seek(max(0, size - _END.size))
     end = file.read(_END.size)
-    # A bundle has no comment, so that it ends with this record.
+    # A bundle has no comment, so this record ends the file.
     if len(end) < _END.size or not end.startswith(_END_SIGNATURE):
         raise damaged(path, "it does not end as a zip file does")
     directory_bytes = _END.unpack(end)[5]
@@ -145,7 +145,7 @@ def _check_members(path: Path, members: Collection[zipfile.ZipInfo], names: Coll
 
 
 def _problem(member: zipfile.ZipInfo, seen: Collection[str], names: Collection[str]) -> str:
-    """Reason why a member is refused, "" for a good one."""
+    """Reason to refuse a member, or ""."""
     name = member.filename
     if _leaves_its_folder(name):
         return "has a path outside the bundle"
@@ -167,7 +167,7 @@ def _problem(member: zipfile.ZipInfo, seen: Collection[str], names: Collection[s
 
 
 def _leaves_its_folder(name: str) -> bool:
-    """Whether a member's path is absolute or climbs up, on any system."""
+    """Whether a member's path is absolute or leaves the archive, on any operating system."""
     return any(
         path.is_absolute() or path.drive or path.root or ".." in path.parts
         for path in (PurePosixPath(name), PureWindowsPath(name))

@@ -1,7 +1,7 @@
 """`foretune bundle`: write, import and show bundles of tuned schedules.
 
-Each function takes the composed settings of its file in conf/ and returns the exit status: 0, or 1 where
-nothing of a bundle could be used. They raise UserError.
+Each function receives the composed settings of its file in conf/ and returns the exit status: 0, or 1 if
+nothing in a bundle is usable. They raise UserError.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...configuration import from_hydra
 from ...wording import milliseconds
 from .format import Bundle, read_bundle
 
-# What only some commands need, TVM above all, they import themselves: it takes seconds.
+# Commands import their own dependencies, above all TVM, because such an import lasts seconds.
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def export(config: DictConfig) -> int:
 
 
 def import_(config: DictConfig) -> int:
-    """Adds a bundle to a tuning database; status 1 where none of its schedules could be used."""
+    """Adds a bundle to a tuning database; returns status 1 if none of its schedules is usable."""
     from .importing import LEFT_OUT, import_bundle
 
     settings = from_hydra(config, BundleImportConfig)
@@ -84,7 +84,7 @@ def import_(config: DictConfig) -> int:
 
 
 def show(config: DictConfig) -> int:
-    """Prints what a bundle holds."""
+    """Prints the content of a bundle."""
     settings = from_hydra(config, BundleShowConfig)
     bundle = read_bundle(settings.bundle)
     if settings.json:
@@ -118,7 +118,7 @@ def _facts(bundle: Bundle) -> list[tuple[str, str]]:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Table of texts, whose first column may take several lines, without the columns that are empty."""
+    """Table of texts without empty columns; cells in the first column may span several lines."""
     table = Table(box=box.SIMPLE)
     shown = [number for number in range(len(columns)) if any(row[number] for row in rows)]
     for number in shown:

@@ -37,7 +37,7 @@ from .reading import Warn
 
 BEST, ALL = "best", "all"
 RECORDS = (BEST, ALL)
-"""Which records of a task are exported: the fastest, or every measured one."""
+"""Records of a task to export: the fastest, or every measured one."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class ExportReport:
     path: Path
     bundle: Bundle
     missing: Sequence[str]
-    """Names of the network's tasks that have no schedule in the database."""
+    """Names of the network's tasks without a schedule in the database."""
 
 
 def export_bundle(
@@ -80,18 +80,19 @@ def export_bundle(
     records: str = BEST,
     warn: Warn = _LOG.warning,
 ) -> ExportReport:
-    """Writes the schedules of one target and device of a tuning database as one file.
+    """Writes the schedules of one target and device in a tuning database as one file.
 
     Args:
         bundle: file to write, which must not exist.
-        database: folder of `foretune tune`.
-        folder: name of the target's folder in it; None takes the only one.
-        network: export the tasks of this network alone; see `load_network` for it and the next three.
-        lowering: conversion of the network, as it was tuned.
+        database: folder that `foretune tune` filled.
+        folder: name of the target's subfolder; None selects the only one.
+        network: network whose tasks are exported; see `load_network` for this and the next three arguments.
+        lowering: conversion of the network, as used for tuning.
         records: BEST exports the fastest schedule of each task, ALL every measured one.
-        warn: takes a line about each record that is left out.
+        warn: receives a line about each record that is left out.
 
-    Raises UserError: BundleError where there is nothing to export or the file cannot be written.
+    Raises UserError, and in particular BundleError if there is nothing to export or the file cannot be
+    written.
     """
     if records not in RECORDS:
         raise BundleError(f"records={records}: use one of {', '.join(RECORDS)}")
@@ -133,14 +134,14 @@ def export_bundle(
 
 
 def _network_tasks(network: Network, target: Target, lowering: Lowering) -> dict[str, Task]:
-    """Tasks of a network and of its alternatives by workload hash."""
+    """Tasks of a network and of its alternatives, by workload hash."""
     lowered = lowered_network(network, target, lowering)
     tasks = [*lowered.tasks, *offered_tasks(lowered.tasks, lowered.offers)]
     return {task.workload_hash: task for task in tasks}
 
 
 def _entry(name: str, task: Task, records: Sequence[StoredRecord], rounds: tuple[int, int]) -> BundleTask:
-    """Entry of the manifest; records come fastest first."""
+    """Entry of the manifest; the fastest records come first."""
     return BundleTask(
         workload_hash=name,
         name=task.name,
@@ -161,13 +162,14 @@ class _StoredTask:
     records: list[StoredRecord]
 
     def described(self) -> Task:
-        """The task, as far as its module tells."""
+        """The task, with the details that its module provides."""
         return described_task(ms.database.Workload.from_json(json.loads(self.line)).mod)
 
 
 def _stored(folder: Path, target: str, warn: Warn) -> dict[str, _StoredTask]:
-    """Tasks with measured schedules by workload hash; `warn` hears of lines that are none."""
-    # A run may add to the files: a record that is read has its task among those that are read after it.
+    """Tasks with measured schedules by workload hash; `warn` receives a line for each invalid record."""
+    # A run may append to the files meanwhile: reading the records first ensures that their tasks are read
+    # too.
     record_lines = whole_lines(folder / RECORD_FILE)
     tasks: list[_StoredTask | None] = []
     found: dict[str, _StoredTask] = {}
@@ -192,7 +194,7 @@ def _stored(folder: Path, target: str, warn: Warn) -> dict[str, _StoredTask]:
 
 
 def _folder(database: Path, name: str | None) -> Path:
-    """The folder of one target and device; raises BundleError."""
+    """Folder of one target and device; raises BundleError."""
     names = sorted(path.parent.name for path in database.glob(f"*/{RECORD_FILE}"))
     if not names:
         raise BundleError(
@@ -217,7 +219,8 @@ def _described(folder: Path) -> str:
 def _device(folder: Path) -> tuple[str, Hardware]:
     """Target (JSON) and device of a folder.
 
-    A folder of an earlier version does not name them: it is exported where it was tuned, from its records.
+    A folder from an earlier version does not store them. It must be exported on the machine that tuned it,
+    and the function derives them from its records.
     """
     noted = read_device(folder)
     if noted is not None:

@@ -1,4 +1,4 @@
-"""Dataclasses from JSON that a stranger may have written: each field is there, of its type and printable."""
+"""Dataclasses from untrusted JSON: each field must exist, have its type and be printable."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _Read = TypeVar("_Read")
 
 _MOST = 2**63
 _MOST_LEVELS = 8
-"""Levels of nested lists and objects inside a field at most."""
+"""Maximum nesting depth of lists and objects inside a field."""
 
 
 def read_fields(of: type[_Read], values: Any, where: str = "") -> _Read:
-    """An instance of a dataclass from JSON values, also of dataclasses in its fields and in lists of them.
+    """Instance of a dataclass from JSON values, including nested dataclasses and lists of dataclasses.
 
-    Numbers are finite and not negative; texts have printable characters alone, so that none can drive a
-    terminal. Raises ValueError, which names the field; `where` is put before its name.
+    Numbers must be finite and not negative. Texts may contain only printable characters, so that they cannot
+    control a terminal. Raises ValueError with the name of the field, prefixed by `where`.
     """
     if not isinstance(values, dict):
         raise ValueError(f"{where.rstrip('.') or 'it'} is no JSON object: {values!r:.40}")

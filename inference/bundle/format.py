@@ -1,6 +1,6 @@
-"""Format of a bundle: its manifest, and the JSON lines of a MetaSchedule database's tasks and records.
+"""Format of a bundle: its manifest, and the JSON lines with tasks and records of a MetaSchedule database.
 
-This module knows no TVM, so that a bundle is shown in an instant.
+This module does not import TVM, so that a bundle can be shown in an instant.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .archive import BundleError, damaged, read_archive, write_archive
 from .fields import read_fields
 
 SCHEMA_VERSION = 1
-"""Version of the layout; raised when an older foretune could not read or would misread a bundle."""
+"""Version of the layout, incremented when an older foretune cannot read a bundle or would misread it."""
 
 MANIFEST_FILE = "manifest.json"
 MEMBERS = (MANIFEST_FILE, WORKLOAD_FILE, RECORD_FILE)
@@ -35,7 +35,7 @@ _Part = TypeVar("_Part")
 
 @dataclass(frozen=True)
 class BundleTask:
-    """One task of a bundle, for people: an import reads the records alone."""
+    """One task of a bundle, for human readers; an import uses only the records."""
 
     workload_hash: str
     name: str
@@ -45,11 +45,11 @@ class BundleTask:
     records: int
     """Number of schedules."""
     latency_s: float
-    """Latency of the fastest in seconds."""
+    """Latency of the fastest schedule in seconds."""
     rounds: int
-    """Rounds that the search of the task has had; 0 for a schedule that no search of foretune noted."""
+    """Completed search rounds of the task; 0 for a schedule without a recorded search by foretune."""
     rounds_of: int
-    """Rounds of a complete search, equal to `rounds` for one."""
+    """Rounds of a complete search; equal to `rounds` if the search is complete."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,17 @@ class Manifest:
 
     schema_version: int
     content_sha256: str
-    """SHA-256 over the rest of the manifest and the other members, see `content_hash`."""
+    """SHA-256 over the rest of the manifest and the other members; see `content_hash`."""
     made_at: str
     """ISO 8601, with the time zone."""
     network: str
-    """Network whose tasks were exported, "" for all tasks of the database."""
+    """Network whose tasks were exported; "" stands for all tasks of the database."""
     target: dict[str, Any]
     """TVM target."""
     hardware: Hardware
-    """Device that measured."""
+    """Device that measured the schedules."""
     versions: dict[str, str]
-    """Of foretune and tvm."""
+    """Versions of foretune and tvm."""
     tasks: list[BundleTask]
 
     def to_json(self) -> str:
@@ -78,17 +78,17 @@ class Manifest:
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """Schedules of one target on one device, each with its task and its latency."""
+    """Schedules of one target on one device, each with its task and latency."""
 
     manifest: Manifest
     workloads: Sequence[str]
-    """A line of JSON for each task, as in MetaSchedule's database_workload.json."""
+    """One JSON line per task, as in MetaSchedule's database_workload.json."""
     records: Sequence[StoredRecord]
-    """Schedules; their `workload` is an index into `workloads`."""
+    """Schedules, whose `workload` is an index into `workloads`."""
 
     @property
     def target_json(self) -> str:
-        """Target as records of a dataset have it, see `target_to_json`."""
+        """Target in the form that dataset records use; see `target_to_json`."""
         return json.dumps(self.manifest.target, sort_keys=True)
 
 
@@ -106,7 +106,7 @@ def write_bundle(path: Path, bundle: Bundle) -> Bundle:
 def read_bundle(path: str | Path) -> Bundle:
     """Reads and checks a bundle without changing anything.
 
-    Raises BundleError, which names the member or field and the next step, for a file that is truncated,
+    Raises BundleError with the name of the member or field and the next step if the file is truncated,
     damaged, too large, of another schema, or not a bundle.
     """
     path = Path(path)
@@ -143,7 +143,7 @@ def _as_lines(lines: Sequence[str]) -> bytes:
 
 
 def _parsed(path: Path, member: str, lines: Sequence[str], parse: Callable[[str], _Part]) -> list[_Part]:
-    """Values that `parse` makes of the lines; raises BundleError, which names the line."""
+    """Values that `parse` returns for the lines; raises BundleError with the number of the faulty line."""
     found = []
     for number, line in enumerate(lines, 1):
         try:
@@ -156,7 +156,7 @@ def _parsed(path: Path, member: str, lines: Sequence[str], parse: Callable[[str]
 
 
 def _manifest(path: Path, content: bytes) -> Manifest:
-    """The manifest with every field of its type; raises BundleError, which names the field."""
+    """The manifest after type checks of every field; raises BundleError with the name of the faulty field."""
     try:
         values = json.loads(content)
         version = values.get("schema_version") if isinstance(values, dict) else None

@@ -28,7 +28,7 @@ STARTS = "starts"
 """Outcome of a task whose schedules became starting points."""
 
 LEFT_OUT = "left out"
-"""Outcome of a task none of whose schedules could be used."""
+"""Outcome of a task without a usable schedule."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,15 +41,15 @@ class ImportedTask:
     operator: str
     workload_hash: str
     outcome: str
-    """`added`, `improved` or `kept`, see `MergedTask`; STARTS or LEFT_OUT."""
+    """`added`, `improved` or `kept` (see `MergedTask`), STARTS or LEFT_OUT."""
     before_s: float | None
-    """None where the database had none, and for starting points."""
+    """None for a task that had no schedule in the database, and for starting points."""
     latency_s: float | None
     schedules: int
-    """Schedules or starting points taken."""
+    """Schedules or starting points added."""
     left_out: int
-    """Schedules that do not apply to the task, have other instructions than MetaSchedule's rules and the
-    templates, or whose program this device rejects."""
+    """Schedules that do not apply to the task, contain instructions beyond MetaSchedule's rules and the
+    templates, or describe a program that this device rejects."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class ImportReport:
     """Summary of an import."""
 
     folder: Path
-    """Folder of the target and the device in the database."""
+    """Folder of the target and device in the database."""
     adapted: bool
-    """Whether the schedules are starting points that the next `foretune tune` measures."""
+    """Whether the schedules are starting points, which the next `foretune tune` measures first."""
     tasks: Sequence[ImportedTask]
 
     @property
@@ -79,19 +79,20 @@ def import_bundle(
 ) -> ImportReport:
     """Adds the schedules of a bundle to a tuning database: all of them, or none after an error.
 
-    On the device that measured them, with the same target and TVM, the faster of two schedules stays, by
-    measured latency. With `adapt`, schedules of another device, target or TVM become starting points, which
-    the next tuning measures first; without it they are refused.
+    On the device that measured them, with the same target and TVM, the faster of two schedules by measured
+    latency stays. With `adapt`, schedules from another device, target or TVM become starting points, which
+    the next tuning run measures first. Without it, they are refused.
 
     Args:
-        bundle: file that `export_bundle` wrote. Its latencies are believed, and its schedules become native
-            code.
-        database: folder of `foretune tune`.
-        target: target that is tuned for, by default that of the bundle or, to adapt, this machine's.
-        hardware: device that is tuned for, see `find_hardware`.
-        warn: takes a line about each schedule that is left out.
+        bundle: file that `export_bundle` wrote. Its latencies are trusted, and its schedules are compiled to
+            native code.
+        database: folder that `foretune tune` uses.
+        target: target of the tuning. The default is the bundle's target or, to adapt, this machine's.
+        hardware: device of the tuning, see `find_hardware`.
+        warn: receives a line about each schedule that is left out.
 
-    Raises UserError: BundleError for the bundle, DatabaseInUseError while a run tunes into the folder.
+    Raises UserError: BundleError for a problem with the bundle, DatabaseInUseError while a run tunes into the
+    folder.
     """
     path = Path(bundle)
     content = read_bundle(path)
@@ -131,7 +132,7 @@ def import_bundle(
 def _destination(
     path: Path, bundle: Bundle, target: str | Mapping[str, Any] | Target | None, hardware: str, adapt: bool
 ) -> tuple[Target, Hardware]:
-    """Target and device to import for; raises BundleError for a target of another kind."""
+    """Target and device of the import; raises BundleError for a target of another kind."""
     source = parse_target(bundle.manifest.target)
     if target is None:
         try:
@@ -150,7 +151,7 @@ def _destination(
 
 
 def _differences(bundle: Bundle, target: Target, device: Hardware) -> list[str]:
-    """Reasons why the bundle's latencies do not hold for a target and a device; empty where they do."""
+    """Reasons why the bundle's latencies do not hold for a target and a device; empty if they hold."""
     measured, found = bundle.manifest.hardware, []
     if measured.hardware_id != device.hardware_id:
         found.append(
@@ -166,7 +167,7 @@ def _differences(bundle: Bundle, target: Target, device: Hardware) -> list[str]:
 
 
 def _replayed(tasks: Sequence[ReadTask], target: Target, warn: Warn) -> dict[str, list[str]]:
-    """Traces of the programs that replay for a target, by workload hash, the fastest elsewhere first.
+    """Traces of the programs that replay for a target, by workload hash, in the bundle's order of latency.
 
     A schedule that does not replay is left out.
     """
@@ -187,7 +188,7 @@ def _replayed(tasks: Sequence[ReadTask], target: Target, warn: Warn) -> dict[str
 
 
 def _add_starts(folder: Path, starts: Mapping[str, Sequence[str]]) -> None:
-    """Puts starting points beside the database, after those that are there."""
+    """Adds starting points to the folder of the database, after the existing ones."""
     notes = [
         json.dumps({"workload": name, "trace": trace}) for name, traces in starts.items() for trace in traces
     ]

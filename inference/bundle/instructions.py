@@ -1,6 +1,7 @@
-"""Instructions that a schedule of a bundle may have: those of MetaSchedule's rules and of the templates.
+"""Instructions allowed in a bundle's schedules: those in MetaSchedule's rules and in the templates.
 
-Others are refused, since some put code of their author's into the program, as `pragma_import_llvm` does.
+Other instructions are refused, because some insert code of the author's choice, for example
+`pragma_import_llvm`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ANNOTATION_PREFIXES = ("meta_schedule.", "foretune.")
 
 
 def check_instructions(trace: Any) -> None:
-    """Raise ValueError for a trace (JSON object) with an instruction or annotation of another kind."""
+    """Raises ValueError for a trace (JSON object) with any other instruction or annotation."""
     for kind, _, attributes, _ in trace[0]:
         if kind not in KINDS:
             raise ValueError(f"its instruction {kind} is none of MetaSchedule's rules")

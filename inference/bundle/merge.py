@@ -1,7 +1,7 @@
 """Merge of measured schedules into the folder of a tuning database: the faster of two latencies stays.
 
-A schedule is known by its task and its trace; a merge takes the least latency of each. It is therefore
-idempotent, and folders that are merged into each other hold the same schedules in whichever order.
+A task and a trace identify a schedule, and a merge keeps the least latency of each. A merge is therefore
+idempotent. Folders that are merged into each other end up with the same schedules in either order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ...dataset.records.database_lines import (
 from ..database.folder import append_rounds, read_rounds, whole_lines, write_whole
 
 Rounds = tuple[int, int]
-"""Rounds done and planned of a task; its search is complete where the first is not less."""
+"""Completed and planned rounds of a task; its search is complete if the first is at least the second."""
 
 _Key = tuple[str, str]
 """Workload hash and trace."""
@@ -35,14 +35,14 @@ class MergedTask:
     """One task of a merge. Latencies are seconds of its fastest schedule."""
 
     before_s: float | None
-    """In the folder before, None where it had no schedule."""
+    """Latency in the folder before the merge, or None without a schedule."""
     offered_s: float
     added: int
-    """Schedules taken into the folder."""
+    """Schedules added to the folder."""
 
     @property
     def outcome(self) -> str:
-        """`added` for a new task, `improved` for a faster schedule, else `kept`."""
+        """`added` for a new task, `improved` for a faster schedule, otherwise `kept`."""
         if self.before_s is None:
             return "added"
         return "improved" if self.offered_s < self.before_s else "kept"
@@ -59,11 +59,11 @@ def merge(
     records: Sequence[StoredRecord],
     rounds: Mapping[str, Rounds] | None = None,
 ) -> dict[str, MergedTask]:
-    """Merges schedules into a folder that is held alone, and tells the tasks by workload hash.
+    """Merges schedules into a folder under an exclusive lock, and returns the tasks by workload hash.
 
-    A kill at any moment leaves the schedules of before or those of after, and no search as complete without
-    the schedules that it found. `workloads` are lines of JSON, `rounds` the progress by workload
-    hash. Raises OSError where the folder cannot be written.
+    A kill at any moment leaves either the old or the new schedules. It never marks a search as complete
+    without the schedules that it found. `workloads` are lines of JSON, and `rounds` is the progress by
+    workload hash. Raises OSError if the folder cannot be written.
     """
     own = _Folder.read(folder)
     names = [parsed_workload(line) for line in workloads]
@@ -81,8 +81,8 @@ def merge(
     lines = dict(zip(names, workloads, strict=True))
     own.add_workloads({name: lines[name] for name, _ in taken if name not in own.index})
     before, after = _merged_rounds(read_rounds(folder), rounds or {}, merged)
-    # After each of these writes the folder is right in itself: tasks without a schedule and their progress do
-    # no harm, and a search counts as complete only once its schedules are there.
+    # The folder is consistent after each of these writes. Tasks without a schedule and their progress are
+    # harmless, and a search counts as complete only after its schedules are written.
     if taken:
         write_whole(folder / WORKLOAD_FILE, _as_lines(own.workload_lines))
     append_rounds(folder, before)
@@ -98,13 +98,13 @@ def merge(
 
 @dataclass
 class _Folder:
-    """Files of a tuning database as they stand."""
+    """Current files of a tuning database."""
 
     workload_lines: list[str]
     index: dict[str, int]
-    """Line of a task, by workload hash."""
+    """Line of each task, by workload hash."""
     record_lines: list[tuple[_Key | None, str]]
-    """Lines of records with their keys, None for a line that is no measured record."""
+    """Lines of records with their keys; the key is None for a line without a measured record."""
     latency_s: dict[_Key, float]
 
     @classmethod
@@ -144,7 +144,7 @@ def _outcomes(
 def _merged_rounds(
     own: Mapping[str, Rounds], offered: Mapping[str, Rounds], merged: Mapping[str, MergedTask]
 ) -> tuple[dict[str, Rounds], dict[str, Rounds]]:
-    """Progress to note before and after the schedules are there: the search that is further counts."""
+    """Progress to write before and after the schedules; the more advanced search counts."""
     before: dict[str, Rounds] = {}
     after: dict[str, Rounds] = {}
     for name, task in merged.items():
@@ -158,7 +158,7 @@ def _merged_rounds(
 
 
 def _or_none(parse: Callable[..., _Parsed], *arguments: object) -> _Parsed | None:
-    """Value that `parse` makes of a line, None for one that it does not know."""
+    """Value that `parse` returns for a line, or None for an unknown line."""
     try:
         return parse(*arguments)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Tasks and schedules of a bundle as far as the TVM of this process reads them."""
+"""Tasks and schedules of a bundle that the TVM in this process can read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .format import Bundle
 from .instructions import check_instructions
 
 Warn = Callable[[str], None]
-"""Takes a line about a schedule that is left out."""
+"""Receives a line about a schedule that is left out."""
 
 
 @dataclass
@@ -31,19 +31,19 @@ class ReadTask:
     name: str
     operator: str
     rounds: tuple[int, int] = (0, 0)
-    """Rounds of its search, done and planned."""
+    """Completed and planned rounds of its search."""
     mod: tvm.IRModule | None = None
-    """None for a module that this TVM does not read."""
+    """None for a module that this TVM cannot read."""
     records: list[StoredRecord] = field(default_factory=list)
     """Schedules that apply to the task."""
     traces: list[str] = field(default_factory=list)
     """Canonical traces of the same schedules, see `trace_to_json`."""
     left_out: int = 0
-    """Schedules that do not apply, or that `check_instructions` refuses."""
+    """Number of schedules that do not apply or that `check_instructions` refuses."""
 
 
 def read_tasks(bundle: Bundle, warn: Warn) -> list[ReadTask]:
-    """Tasks of a bundle, one for each of its workloads; `warn` hears of schedules that are left out."""
+    """Tasks of a bundle, one per workload; `warn` receives a line for each schedule that is left out."""
     workloads, tasks = [], []
     for line in bundle.workloads:
         workload, task = _read_workload(line, bundle)

@@ -1,7 +1,7 @@
-"""Folder of a tuning database: its lock, its device, and the notes beside MetaSchedule's own files.
+"""Folder of a tuning database: its lock, its device, and notes in addition to MetaSchedule's own files.
 
-Stock TVM opens the folder as a `JSONDatabase` and does not look at the other files. Notes have one JSON
-object a line and are appended to; the last line of a task counts.
+Stock TVM opens the folder as a `JSONDatabase` and ignores the other files. Notes files are append-only and
+contain one JSON object per line; the last line about a task counts.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from ...dataset.records.database_lines import RECORD_FILE, WORKLOAD_FILE
 from ...errors import UserError
 
 ROUNDS_FILE = "foretune_rounds.json"
-"""File with one line of JSON for each progress of a task: `workload`, `rounds` done, `of` so many planned."""
+"""File with a JSON line for each progress of a task: `workload`, completed `rounds`, planned rounds `of`."""
 
 STARTS_FILE = "foretune_starts.json"
-"""File with one line of JSON for each candidate that another device found: `workload` and its `trace`."""
+"""File with a JSON line for each candidate from another device: `workload` and its `trace`."""
 
 TEMPLATES_FILE = "foretune_gpu_templates.json"
-"""File with one line of JSON for each task whose templates for GPUs were measured: its `workload`, and of the
-fastest `latency_s` in seconds (null where none ran), `title` and `module`, TVM's JSON of what launches it."""
+"""File with a JSON line for each task with measured GPU templates: its `workload`, and for the fastest
+template `latency_s` in seconds (null if none ran), `title` and `module`, TVM's JSON of the module that
+launches it."""
 
 DEVICE_FILE = "foretune_device.json"
-"""File with the `target` and the `hardware` that the schedules of the folder are for."""
+"""File with the `target` and the `hardware` of the schedules in the folder."""
 
 _LOCK_FILE = ".lock"
-"""File that a process locks while it reads or writes lines of the folder."""
+"""File that a process locks while it reads or writes lines in the folder."""
 
 
 class DatabaseInUseError(UserError, RuntimeError):
@@ -42,9 +43,9 @@ class DatabaseInUseError(UserError, RuntimeError):
 
 
 def hold_open(owner: object, folder: Path) -> None:
-    """Holds the folder open for as long as `owner` lives, together with others; waits for an import.
+    """Keeps the folder open for as long as `owner` lives, shared with other processes; waits for an import.
 
-    File systems without locks are used without one.
+    On a file system without locks, no lock is held.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     weakref.finalize(owner, os.close, descriptor)
@@ -54,9 +55,9 @@ def hold_open(owner: object, folder: Path) -> None:
 
 @contextmanager
 def held_alone(folder: Path) -> Iterator[None]:
-    """Holds a folder that nobody else has open; raises DatabaseInUseError.
+    """Opens a folder exclusively; raises DatabaseInUseError.
 
-    A process that has read the files counts the tasks in them: others must not be added meanwhile.
+    A process that has read the files counts their tasks, so no other process may add tasks meanwhile.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -73,10 +74,10 @@ def held_alone(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def held_briefly(folder: Path, *, only_read: bool = False) -> Iterator[None]:
-    """Holds the lines of a folder while they are read or written, and waits for processes that do so.
+    """Locks the lines of a folder for reading or writing, and waits for processes that hold the lock.
 
-    Folders that cannot be written and file systems without locks are used without one, and so is one that no
-    run has locked, where it is `only_read`.
+    Read-only folders and file systems without locks are used without a lock. If `only_read`, so is a folder
+    that no run has locked yet.
     """
     with ExitStack() as stack:
         with suppress(OSError):
@@ -86,7 +87,7 @@ def held_briefly(folder: Path, *, only_read: bool = False) -> Iterator[None]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replaces a file by another one, whole or not at all."""
+    """Replaces a file with another one, whole or not at all."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("w", encoding="utf-8") as file:
@@ -99,22 +100,22 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def whole_lines(path: Path) -> list[str]:
-    """Lines of a file, without a last one that a kill left unfinished; none where there is no file."""
+    """Lines of a file, without a last line that a kill left unfinished; empty if the file does not exist."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     return [line.rstrip("\n") for line in (lines if _is_finished(lines) else lines[:-1])]
 
 
 def drop_unfinished_lines(folder: Path, *notes: str) -> int:
-    """Cuts off a last line that a kill left unfinished from each of a database's files.
+    """Removes an unfinished last line, which a kill can leave, from each file of a database.
 
-    `notes` are the names of files beside MetaSchedule's own. Returns the number of lines dropped.
+    `notes` are the names of files other than MetaSchedule's own. Returns the number of removed lines.
     """
     with held_briefly(folder):
         return sum(_cut_off(folder / name) for name in (WORKLOAD_FILE, RECORD_FILE, *notes))
 
 
 def drop_unfinished_line(path: Path) -> int:
-    """Cuts off a last line that a kill left unfinished; returns the number of lines dropped."""
+    """Removes an unfinished last line, which a kill can leave; returns the number of removed lines."""
     if not path.exists():
         return 0
     with held_briefly(path.parent):
@@ -122,7 +123,7 @@ def drop_unfinished_line(path: Path) -> int:
 
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:
-    """Adds lines to a file whose folder is held, after cutting off one that a kill left unfinished."""
+    """Appends lines to a file in a locked folder, after removing an unfinished last line."""
     if not _ends_whole(path):
         _cut_off(path)
     with path.open("a", encoding="utf-8") as file:
@@ -138,7 +139,7 @@ def _ends_whole(path: Path) -> bool:
 
 
 def _cut_off(path: Path) -> int:
-    """`drop_unfinished_line` of a file whose folder is held."""
+    """`drop_unfinished_line` for a file in a locked folder."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     if _is_finished(lines):
         return 0
@@ -147,7 +148,7 @@ def _cut_off(path: Path) -> int:
 
 
 def _is_finished(lines: list[str]) -> bool:
-    """Whether the last of the lines is whole."""
+    """Whether the last of the lines is complete."""
     if not lines:
         return True
     try:
@@ -158,24 +159,24 @@ def _is_finished(lines: list[str]) -> bool:
 
 
 def read_notes(path: Path) -> list[dict[str, Any]]:
-    """Notes of a file in their order; none where there is no file."""
+    """Notes of a file in their order; empty if the file does not exist."""
     return [json.loads(line) for line in whole_lines(path)]
 
 
 def append_notes(path: Path, notes: Iterable[Mapping[str, Any]]) -> None:
-    """Adds notes to a file."""
+    """Appends notes to a file."""
     if lines := [json.dumps(note) for note in notes]:
         with held_briefly(path.parent):
             append_lines(path, lines)
 
 
 def read_rounds(folder: Path) -> dict[str, tuple[int, int]]:
-    """Rounds done and planned, by workload hash."""
+    """Completed and planned rounds, by workload hash."""
     return {note["workload"]: (note["rounds"], note["of"]) for note in read_notes(folder / ROUNDS_FILE)}
 
 
 def append_rounds(folder: Path, rounds: Mapping[str, tuple[int, int]]) -> None:
-    """Notes rounds done and planned, by workload hash."""
+    """Writes completed and planned rounds, by workload hash."""
     append_notes(
         folder / ROUNDS_FILE,
         ({"workload": name, "rounds": done, "of": of} for name, (done, of) in rounds.items()),
@@ -183,7 +184,7 @@ def append_rounds(folder: Path, rounds: Mapping[str, tuple[int, int]]) -> None:
 
 
 def describe_device(folder: Path, target: str, hardware: Hardware) -> None:
-    """Notes the target (JSON) and the device that a folder is for; one that is only read goes without."""
+    """Writes the target (JSON) and the device of a folder, unless the folder is read-only."""
     if not (folder / DEVICE_FILE).exists():
         content = {"target": json.loads(target), "hardware": asdict(hardware)}
         with suppress(OSError):
@@ -191,7 +192,8 @@ def describe_device(folder: Path, target: str, hardware: Hardware) -> None:
 
 
 def read_device(folder: Path) -> tuple[str, Hardware] | None:
-    """Target (JSON) and device of a folder; None for a folder of an earlier version, which has no note."""
+    """Target (JSON) and device of a folder; None for a folder of an earlier version, which lacks this
+    note."""
     path = folder / DEVICE_FILE
     if not path.exists():
         return None

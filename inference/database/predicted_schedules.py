@@ -1,7 +1,8 @@
-"""Schedules that a model predicted and no device measured, in a database of their own beside the measured.
+"""Schedules that a model predicted and no device measured, in a database separate from measured schedules.
 
-MetaSchedule finds no record without a latency, and one in the tuning database would hide that nothing faster
-than plain loops is known. So each target and device has two folders; compilation prefers the measured one.
+MetaSchedule ignores records without a latency. A predicted record with a latency in the tuning database would
+hide that the task has no measured schedule. So each target and device has two folders, and compilation
+prefers the measured one.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from .folder import drop_unfinished_lines
 from .schedule_lines import ScheduleLines, database_of, record_content
 
 FOLDER = "predicted"
-"""Folder of the predictions, in that of the tuning database."""
+"""Subfolder of the tuning database with the predictions."""
 
 UNMEASURED_S = 5e9
-"""Latency in seconds that stands for none: stock TVM takes the record, and Foretune reads one over 1e9 as not
-measured. A record has the time of its writing less, so that the last one of a task is the best."""
+"""Placeholder latency in seconds: stock TVM accepts the record, and Foretune treats a latency over 1e9 as not
+measured. The time of writing is subtracted, so that the last record of a task is the best."""
 
 
 class PredictedSchedules:
@@ -52,12 +53,12 @@ class PredictedSchedules:
         return task.workload_hash in self._last
 
     def commit(self, task: Task, record: str) -> None:
-        """Adds the schedule of a task, the JSON of its whole trace; it takes the place of an earlier one."""
+        """Adds the schedule of a task as the JSON of its whole trace; it replaces an earlier one."""
         content = record_content(self._target, task, record, [UNMEASURED_S - time.time()])
         (self._last[task.workload_hash],) = self._file.add(task, [content])
 
     def behind(self, measured: ms.Database, workload_hashes: Collection[str]) -> ms.Database:
-        """Database for compilation, which has the schedules of these tasks where `measured` has none."""
+        """Database for compilation: predicted schedules of the tasks for which `measured` has no schedule."""
         lines = {name: self._last[name] for name in workload_hashes if name in self._last}
         predicted = database_of(
             record for name, line in lines.items() for record in self._file.schedules(name, [line])

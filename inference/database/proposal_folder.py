@@ -1,4 +1,4 @@
-"""Folder of proposals: unmeasured programs of tasks in MetaSchedule's format, and the tasks searched."""
+"""Folder of proposals: unmeasured programs of tasks in MetaSchedule's format, and the searched tasks."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .folder import append_notes, drop_unfinished_lines, read_notes
 from .schedule_lines import ScheduleLines, record_content
 
 TAKEN_FILE = "foretune_proposed.json"
-"""File with one line of JSON for each task searched: `workload`, and the number of its `programs`."""
+"""File with a JSON line for each searched task: its `workload` and the number of its `programs`."""
 
 
 class NoProposalsError(UserError, ValueError):
-    """A database holds measured programs, where proposals are to be written."""
+    """The folder for proposals is a database of measured programs."""
 
 
 class ProposalFolder:
-    """Proposals of tasks on one target, to which several processes may add."""
+    """Proposals for tasks on one target; several processes may add to them."""
 
     def __init__(self, folder: Path, target: Target) -> None:
-        """Opens or creates the folder; a last line that a kill left unfinished is dropped.
+        """Opens or creates the folder, and removes a last line that a kill left unfinished.
 
         Raises NoProposalsError for a database of measured programs: unmeasured ones would break compiling
         from it.
@@ -43,10 +43,10 @@ class ProposalFolder:
         drop_unfinished_lines(folder, TAKEN_FILE)
         self._file = ScheduleLines(folder)
         self.searched = {note["workload"] for note in read_notes(self._taken)}
-        """Workload hashes of the tasks searched."""
+        """Workload hashes of the searched tasks."""
 
     def add(self, task: Task, records: Sequence[str]) -> None:
-        """Writes the programs of a task, the JSON of their whole traces, and notes that it is searched."""
+        """Writes the programs of a task as the JSON of their whole traces, and marks the task as searched."""
         contents = [record_content(self._target, task, record, None) for record in records]
         if contents:
             self._file.add(task, contents)

@@ -1,7 +1,7 @@
-"""Schedules of tasks as the lines of a folder in MetaSchedule's format, to which several processes may add.
+"""Schedules of tasks as lines of a folder in MetaSchedule's format; several processes may add lines.
 
-Records refer to their task by its number. MetaSchedule's own `JSONDatabase` counts the tasks that it knows:
-two processes that add tasks at a time would write records of each other's tasks.
+A record refers to its task by number. MetaSchedule's own `JSONDatabase` numbers tasks by the ones that it
+knows, so two processes that add tasks at the same time would write records for each other's tasks.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from .folder import append_lines, held_briefly, whole_lines, write_whole
 
 
 class DatabaseUnreadableError(UserError, ValueError):
-    """A line of a database is no JSON, or not MetaSchedule's."""
+    """A line of a database is not JSON, or is not in MetaSchedule's format."""
 
 
 class ScheduleLines:
-    """Files of tasks and of records in a folder."""
+    """Names of the task file and the record file in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Names the files, which may be missing; nothing is read before `read` or `add`."""
+        """Names the files, which need not exist; only `read` and `add` read them."""
         self._folder = folder
         self._workload_file, self._record_file = folder / WORKLOAD_FILE, folder / RECORD_FILE
         self._hashes: list[str] = []  # by the number that records refer to
         self._workloads: dict[str, str] = {}
 
     def __len__(self) -> int:
-        """Tasks that are known by now."""
+        """Tasks that are known so far."""
         return len(self._hashes)
 
     def read(self) -> list[str]:
-        """Takes up the tasks and returns the lines of records. Raises DatabaseUnreadableError."""
+        """Reads the tasks and returns the lines of records. Raises DatabaseUnreadableError."""
         with held_briefly(self._folder):
             workloads, records = _lines(self._workload_file), _lines(self._record_file)
         for number, line in enumerate(workloads[len(self) :], len(self) + 1):
@@ -53,15 +53,15 @@ class ScheduleLines:
         return records
 
     def unreadable(self, number: int, error: ValueError) -> DatabaseUnreadableError:
-        """The error that says why a line of records, counted from 1, cannot be read."""
+        """The error for a line of records, counted from 1, that cannot be read."""
         return _unreadable(self._record_file, number, error)
 
     def workload_hash(self, number: int) -> str:
-        """Workload hash of the task to which records refer by a number."""
+        """Workload hash of the task with the number that records use."""
         return self._hashes[number]
 
     def schedules(self, workload_hash: str, lines: Sequence[str]) -> list[ms.database.TuningRecord]:
-        """TVM's objects of records of one task that is known."""
+        """TVM's objects for the records of a known task."""
         if not lines:
             return []
         workload = ms.database.Workload.from_json(json.loads(self._workloads[workload_hash]))
@@ -71,9 +71,9 @@ class ScheduleLines:
     def add(
         self, task: Task, contents: Sequence[Sequence[Any]], *, without: Collection[str] = ()
     ) -> list[str]:
-        """Appends records of a task, each as `record_content` makes it; returns their lines.
+        """Appends records of a task, each from `record_content`; returns their lines.
 
-        Tasks are numbered by what the file has by now. Lines of records that are `without` are taken out.
+        The numbers of tasks continue from the current content of the file. Lines in `without` are removed.
         """
         with held_briefly(self._folder):
             number = self._number_of(task)
@@ -86,7 +86,7 @@ class ScheduleLines:
         return lines
 
     def _number_of(self, task: Task) -> int:
-        """The number that records of a task refer to; a task that the file lacks is added to it."""
+        """Number of a task for its records; a task that the file lacks is added."""
         if task.workload_hash not in self._workloads:
             for line in whole_lines(self._workload_file)[len(self) :]:
                 self._note(parsed_workload(line), line)
@@ -102,15 +102,15 @@ class ScheduleLines:
 
 
 def record_content(target: Target, task: Task, record: str, run_secs: list[float] | None) -> list[Any]:
-    """A record as MetaSchedule's JSON has it: trace, repeats in seconds, target, arguments.
+    """A record in MetaSchedule's JSON: trace, repeats in seconds, target, arguments.
 
-    `record` is the JSON of the whole trace; `run_secs` is None for a program that was not measured.
+    `record` is the JSON of the whole trace; `run_secs` is None for an unmeasured program.
     """
     return [json.loads(record), run_secs, json.loads(target_to_json(target)), _arguments(task)]
 
 
 def database_of(records: Iterable[ms.database.TuningRecord]) -> ms.Database:
-    """Database in memory, from which TVM compiles, with these records."""
+    """In-memory database with these records, from which TVM compiles."""
     database = ms.database.MemoryDatabase()
     for record in records:
         database.commit_workload(record.workload.mod)

@@ -1,7 +1,7 @@
-"""Stored schedules: the measured records in a folder of MetaSchedule's format, read one by one.
+"""Stored schedules: measured records in a folder of MetaSchedule's format, loaded on request.
 
-MetaSchedule's own `JSONDatabase` makes TVM objects of all records when it opens a folder, seven milliseconds
-each: a folder of ten networks takes half a minute. This one makes those that are asked for.
+MetaSchedule's own `JSONDatabase` creates TVM objects for all records when it opens a folder. Each takes seven
+milliseconds, so a folder of ten networks takes half a minute. This class creates only the requested objects.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .schedule_lines import ScheduleLines, database_of
 
 
 class _Line(NamedTuple):
-    """A record as it is written, in the order of MetaSchedule: by mean repeat, then by age."""
+    """A record in its written form; records sort in MetaSchedule's order, by mean repeat and then by age."""
 
     mean_s: float
     number: int
@@ -31,10 +31,10 @@ class _Line(NamedTuple):
 
 
 class StoredSchedules:
-    """Measured records of a folder by task, the fastest first; failed measurements are left out."""
+    """Measured records of a folder by task, fastest first; failed measurements are left out."""
 
     def __init__(self, folder: Path) -> None:
-        """Reads the folder's files, which may be missing. Raises DatabaseUnreadableError."""
+        """Reads the folder's files, which need not exist. Raises DatabaseUnreadableError."""
         self._file = ScheduleLines(folder)
         self._lines: defaultdict[str, list[_Line]] = defaultdict(list)
         self._count = 0
@@ -48,23 +48,23 @@ class StoredSchedules:
             self._note(self._file.workload_hash(record.workload), record.content[1], line)
 
     def best_latency_s(self, workload_hash: str) -> float | None:
-        """Latency in seconds of the best schedule of a task, None if it has no schedule."""
+        """Latency in seconds of a task's best schedule, or None without a schedule."""
         lines = self._lines.get(workload_hash)
         return lines[0].latency_s if lines else None
 
     def fastest(self, workload_hash: str, most: int | None = None) -> list[ms.database.TuningRecord]:
-        """Records of a task, the fastest first; `most` takes so many, None takes all."""
+        """Records of a task, fastest first; `most` limits their number, and None returns all."""
         lines = self._lines.get(workload_hash, [])[:most]
         return self._file.schedules(workload_hash, [line.text for line in lines])
 
     def best(self, workload_hashes: Collection[str]) -> ms.Database:
-        """Database in memory with the best record of each of the tasks that have one."""
+        """In-memory database with the best record of each task that has one."""
         return database_of(record for name in workload_hashes for record in self.fastest(name, 1))
 
     def add(self, task: Task, contents: Sequence[Sequence[Any]], *, replaces: bool = False) -> None:
-        """Appends records of a task, each as `record_content` makes it.
+        """Appends records of a task, each from `record_content`.
 
-        `replaces` drops the records of the task that this one has read or added.
+        `replaces` drops all records of the task that this object has read or added.
         """
         known = {line.text for line in self._lines.pop(task.workload_hash, ())} if replaces else set()
         lines = self._file.add(task, contents, without=known)

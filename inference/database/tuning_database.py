@@ -1,9 +1,9 @@
 """Tuning database: measured schedules of one target on one device, in MetaSchedule's own format.
 
-MetaSchedule's database ignores the target, so each target and device has its own folder. Stock TVM compiles
-from it: `with target, ms.database.JSONDatabase(work_dir=folder): ...`. Further files in the folder record the
-progress of each task's search, so that an interrupted run can be resumed, and what else is known of the tasks
-(`database_folder`).
+MetaSchedule's database ignores the target, so each target and device has a separate folder. Stock TVM
+compiles from it: `with target, ms.database.JSONDatabase(work_dir=folder): ...`. Further files in the folder
+store the progress of each task's search, so that an interrupted run can resume, and other facts about the
+tasks (`database_folder`).
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from .tuning_notes import NOTES_FILE, TuningNotes
 
 
 class MissingScheduleError(UserError, LookupError):
-    """A task has no schedule in a database, and none may be searched for."""
+    """A task has no schedule in a database, and the settings rule out a search for one."""
 
 
 class TuningDatabase:
-    """Schedules of tasks on one target and device."""
+    """Schedules for tasks on one target and device."""
 
     def __init__(self, root: Path, target: Target, hardware: Hardware) -> None:
-        """Opens or creates the folder of this target and device under `root`."""
+        """Opens or creates the folder for this target and device under `root`."""
         self.folder = root / database_folder_name(target_to_json(target), hardware.hardware_id)
         self.folder.mkdir(parents=True, exist_ok=True)
         hold_open(self, self.folder)
@@ -66,12 +66,12 @@ class TuningDatabase:
         self.describe(hardware)
 
     def describe(self, hardware: Hardware) -> None:
-        """Notes the device in the folder, unless it is noted or its figures were not measured."""
+        """Stores the device in the folder, unless a device is stored or its figures were not measured."""
         if math.isfinite(hardware.peak_gflops):
             describe_device(self.folder, target_to_json(self._target), hardware)
 
     def best_latency_s(self, task: Task) -> float | None:
-        """Latency in seconds of the best schedule of a task, None if it has no schedule."""
+        """Latency in seconds of a task's best schedule, or None without a schedule."""
         return self.latency_of(task.workload_hash)
 
     def latency_of(self, workload_hash: str) -> float | None:
@@ -79,9 +79,9 @@ class TuningDatabase:
         return self._schedules.best_latency_s(workload_hash)
 
     def latencies_s(self, task: Task, most: int | None = None) -> dict[str, float]:
-        """Latencies in seconds of schedules of a task, by canonical trace (`trace_to_json`).
+        """Latencies in seconds of a task's schedules, by canonical trace (`trace_to_json`).
 
-        `most` takes so many of the fastest; None takes all.
+        `most` limits the result to the fastest ones; None returns all.
         """
         found: dict[str, float] = {}
         for record in self._schedules.fastest(task.workload_hash, most):  # some were timed again, so repeat
@@ -90,11 +90,11 @@ class TuningDatabase:
         return found
 
     def best_schedules(self, workload_hashes: Collection[str]) -> ms.Database:
-        """Database that TVM compiles from (`with target, database: ...`): the best schedule of each task."""
+        """Database to compile from (`with target, database: ...`), with the best schedule of each task."""
         return self._schedules.best(workload_hashes)
 
     def other_tasks(self, known: Collection[str]) -> list[Task]:
-        """Tasks of earlier runs with a schedule, but those whose workload hash is known; of weight 0."""
+        """Tasks of earlier runs that have a schedule and an unknown workload hash; their weight is 0."""
         found: dict[str, tvm.IRModule] = {}
         for line in whole_lines(self.folder / WORKLOAD_FILE):
             name = parsed_workload(line)
@@ -104,7 +104,7 @@ class TuningDatabase:
         return [task for task in tasks if self.best_latency_s(task) is not None]
 
     def require(self, tasks: Sequence[Task]) -> None:
-        """Raises MissingScheduleError, which names the first task without a schedule."""
+        """Raises MissingScheduleError with the name of the first task without a schedule."""
         missing = [task for task in tasks if self.best_latency_s(task) is None]
         if missing:
             raise MissingScheduleError(
@@ -114,27 +114,28 @@ class TuningDatabase:
             )
 
     def rounds_of_unfinished(self, task: Task) -> int | None:
-        """Rounds done of a task whose search was interrupted; None for a finished or unknown task."""
+        """Completed rounds of a task with an interrupted search; None for a finished or unknown task."""
         rounds, of = self._rounds.get(task.workload_hash, (0, 0))
         return rounds if rounds < of else None
 
     def note_rounds(self, task: Task, rounds: int, of: int) -> None:
-        """Records that `rounds` of a task are done, `of` those planned."""
+        """Stores that `rounds` of the task's planned rounds (`of`) are complete."""
         if self._rounds.get(task.workload_hash) == (rounds, of):
             return
         self._rounds[task.workload_hash] = rounds, of
         append_rounds(self.folder, {task.workload_hash: (rounds, of)})
 
     def imported_starts(self, task: Task) -> list[str]:
-        """Traces of a task that `foretune bundle import` took from other devices, the fastest there first."""
+        """Traces of a task that `foretune bundle import` took from other devices, fastest there first."""
         notes = read_notes(self.folder / STARTS_FILE)
         return [note["trace"] for note in notes if note["workload"] == task.workload_hash]
 
     def commit(
         self, task: Task, measurements: Sequence[MeasuredCandidate], *, replaces: bool = False
     ) -> None:
-        """Adds every candidate that ran; `replaces` drops the schedules that the task had before."""
+        """Adds every candidate that ran; `replaces` drops the task's earlier schedules."""
         ran = [measurement for measurement in measurements if math.isfinite(measurement.latency_s)]
-        # One value: MetaSchedule ranks by the mean of the repeats, foretune by their minimum.
+        # A single value, because MetaSchedule ranks by the mean of the repeats, and foretune by their
+        # minimum.
         contents = [record_content(self._target, task, m.record, [m.latency_s]) for m in ran]
         self._schedules.add(task, contents, replaces=replaces)

@@ -1,4 +1,4 @@
-"""Notes beside a tuning database: what earlier runs found out about tasks and networks besides schedules."""
+"""Notes in a tuning database: facts about tasks and networks from earlier runs, other than schedules."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from ..search.config import OneShotConfig
 from .folder import append_notes, read_notes
 
 NOTES_FILE = "foretune_notes.json"
-"""File with one JSON object a line: `workload` with `untuned_s` (null where it does not run) or `ended`, the
-reason why a task that was searched has no schedule, or `parent`, the workload whose programs its search
-began with ("" for none), and its `name`; `network`, of which nothing was left to tune; or `search` with the
-number of `tasks` that a run has searched and the `seconds` that it took."""
+"""File with one JSON object per line. A line has one of these forms: `workload` with `untuned_s` (null if the
+task does not run); `workload` with `ended`, the reason why a searched task has no schedule; `workload` with
+`parent`, the workload whose programs its search began with ("" for none), and its `name`; `network`, for a
+network that is completely tuned; or `search`, with the number of `tasks` that a run searched and the
+`seconds` that it lasted."""
 
 
 @dataclass(frozen=True)
 class TaskName:
-    """Name of a task, and what tells it from others that are called so."""
+    """Name of a task, and a key that distinguishes it from tasks of the same name."""
 
     name: str
     workload_hash: str
@@ -32,22 +33,22 @@ class TaskName:
 
 @dataclass(frozen=True)
 class RunNote:
-    """A run that tuned all that was due."""
+    """A run that tuned every task that was due."""
 
     tasks: int
-    """Tasks that were searched."""
+    """Number of searched tasks."""
     seconds: float
     """Seconds of search and measurement."""
 
 
 class TuningNotes:
-    """Untuned latencies, tasks that ended without a schedule, parents, finished networks, the time of runs.
+    """Untuned latencies, tasks that ended without a schedule, parents, finished networks, durations of runs.
 
-    A later line about the same takes the place of an earlier one.
+    A later line about the same subject replaces an earlier one.
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """Reads the file if there is one; without `path` the notes are not kept."""
+        """Reads the file if it exists; without `path` the notes stay in memory."""
         self._path = path
         self._untuned_s: dict[str, float] = {}
         self._ended: dict[str, str] = {}
@@ -58,29 +59,29 @@ class TuningNotes:
             self._take(note)
 
     def untuned_s(self, task: Task) -> float | None:
-        """Latency in seconds of a task without a schedule, inf where it does not run; None if not known."""
+        """Latency in seconds of a task without a schedule; inf if it does not run, None if unknown."""
         return self._untuned_s.get(task.workload_hash)
 
     def note_untuned(self, task: Task, seconds: float) -> None:
-        """Keeps the latency of a task without a schedule, inf where it does not run."""
+        """Stores the latency of a task without a schedule; inf if it does not run."""
         if self.untuned_s(task) != seconds:
             self._add(workload=task.workload_hash, untuned_s=seconds if math.isfinite(seconds) else None)
 
     def ended(self, task: Task) -> str:
-        """Reason why a searched task has no schedule, "" where it has one or was not searched to its end."""
+        """Reason why a completely searched task has no schedule, or ""."""
         return self._ended.get(task.workload_hash, "")
 
     def note_ended(self, task: Task, reason: str) -> None:
-        """Keeps the reason why a task has no schedule, "" where it has one now."""
+        """Stores the reason why a task has no schedule; "" if it has one now."""
         if self.ended(task) != reason:
             self._add(workload=task.workload_hash, ended=reason)
 
     def parent(self, task: Task) -> TaskName | None:
-        """The task whose programs the search of another began with; None where it began with none."""
+        """Task whose programs the search of another task began with, or None."""
         return self._parents.get(task.workload_hash)
 
     def note_parent(self, task: Task, parent: TaskName | None) -> None:
-        """Keeps whose programs the search of a task began with."""
+        """Stores the task whose programs a search began with."""
         if self.parent(task) != parent:
             found = parent or TaskName("", "")
             self._add(workload=task.workload_hash, parent=found.workload_hash, name=found.name)
@@ -88,21 +89,21 @@ class TuningNotes:
     def expects_nothing(self, network: Mapping[str, Any]) -> bool:
         """Whether the last run on a network of these settings left nothing to tune.
 
-        It is a guess: another network may have these settings by now.
+        The answer is a guess, because a different network may have these settings by now.
         """
         return _key(network) in self._networks
 
     def note_nothing_left(self, network: Mapping[str, Any]) -> None:
-        """Keeps that nothing of a network is left to tune; `network` are its settings as JSON values."""
+        """Stores that a network is completely tuned; `network` holds its settings as JSON values."""
         if not self.expects_nothing(network):
             self._add(network=_key(network))
 
     def runs(self, search: OneShotConfig) -> list[RunNote]:
-        """Earlier runs with the same search, apart from its seed."""
+        """Earlier runs with the same search settings, except for the seed."""
         return self._runs[_search_key(search)]
 
     def note_run(self, search: OneShotConfig, run: RunNote) -> None:
-        """Keeps how long a run took."""
+        """Stores the duration of a run."""
         self._add(search=_search_key(search), tasks=run.tasks, seconds=round(run.seconds, 1))
 
     def _add(self, **line: Any) -> None:

@@ -1,6 +1,6 @@
-"""Agreement of a network in a narrower data type with itself in float32, beside a rival's in that type.
+"""Agreement of a network in a narrower data type with its float32 form, compared with a rival's agreement.
 
-The rival is PyTorch with the module in bfloat16, and ONNX Runtime with the same quantised file in int8.
+The rival is PyTorch with the module in bfloat16, or ONNX Runtime with the same quantised file in int8.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ..run.result import Agreement
 from .outputs import narrow_differences
 
 INPUTS = 8
-"""Random inputs on which the largest outputs are compared."""
+"""Number of random inputs on which the positions of the largest outputs are compared."""
 
 
 def measure_agreement(
     network: Network, dtype: str, run: Callable[..., Sequence[NDArray[Any]]], inputs: int = INPUTS
 ) -> tuple[Agreement, list[float] | None]:
-    """Agreement of `run`, the compiled network in `dtype`, on the example inputs and on random ones.
+    """Measures how the compiled network `run` in `dtype` agrees, on the example inputs and on random ones.
 
-    Also the differences of the rival by output, as `compare_narrow_outputs` takes them.
+    Also returns the rival's difference for each output, in the form that `compare_narrow_outputs` expects.
     """
     theirs = _rival_outputs(network, dtype)
     differences = None if theirs is None else narrow_differences(network.reference_outputs(), theirs)
@@ -50,7 +50,7 @@ def measure_agreement(
 
 
 def _rival_outputs(network: Network, dtype: str) -> list[NDArray[Any]] | None:
-    """Outputs of the rival for the example inputs; None where it does not run in the data type."""
+    """Outputs of the rival for the example inputs, or None if it does not support the data type."""
     if dtype != INT8:
         return network.outputs_in(getattr(torch, dtype))
     assert network.quantised_path is not None
@@ -58,9 +58,9 @@ def _rival_outputs(network: Network, dtype: str) -> list[NDArray[Any]] | None:
 
 
 def top_1(reference: Sequence[NDArray[Any]], actual: Sequence[NDArray[Any]]) -> float:
-    """Share of rows of the first output whose largest element is at the same place.
+    """Share of rows of the first output whose largest element is at the same position.
 
-    A row runs over the last axis, or over the channels of an image, [batch, channels, ...].
+    A row runs over the last axis. In an image, [batch, channels, ...], it runs over the channels.
     """
     expected, got = reference[0], actual[0]
     if expected.ndim == 0 or expected.size == 0:

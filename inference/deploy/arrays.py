@@ -1,4 +1,4 @@
-"""Arrays of NumPy and tensors of torch as inputs and outputs of a compiled network."""
+"""NumPy arrays and torch tensors as inputs and outputs of a compiled network."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 Array: TypeAlias = "NDArray[Any] | torch.Tensor"
 
 ALIGNMENT_BYTES = 64
-"""Alignment that TVM's generated code relies on; loads of vectors from other addresses end the process."""
+"""Alignment that TVM's generated code relies on; vector loads from other addresses crash the process."""
 
 
 class InputError(UserError, ValueError):
-    """The inputs of a call are not those of the network."""
+    """The inputs of a call do not match the network."""
 
 
 def is_torch(array: object) -> bool:
-    """Whether an object is a torch tensor; torch is not imported for that."""
+    """Whether an object is a torch tensor; the check does not import torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
 
 
 class InputTensors:
-    """Inputs of a network as tensors of TVM.
+    """Inputs of a network as TVM tensors.
 
-    An input that is contiguous and aligned to ALIGNMENT_BYTES is read in place, as torch's are and NumPy's
-    seldom are. Any other is copied into a buffer that this object keeps for it, so that only one call may use
-    them at a time.
+    A contiguous input that is aligned to ALIGNMENT_BYTES is read in place. Torch's tensors usually are
+    aligned, and NumPy's arrays seldom are. Any other input is copied into a buffer that this object owns,
+    so only one call may use the object at a time.
     """
 
     def __init__(self, specs: Sequence[TensorSpec]) -> None:
@@ -46,7 +46,7 @@ class InputTensors:
         self._buffers: list[tvm.runtime.Tensor | None] = [None] * len(self._specs)
 
     def take(self, inputs: Sequence[Any]) -> list[tvm.runtime.Tensor]:
-        """Tensors of TVM with the inputs' values. Raises InputError."""
+        """TVM tensors with the values of the inputs. Raises InputError."""
         if len(inputs) != len(self._specs):
             expected = ", ".join(map(str, self._specs)) or "none"
             raise InputError(f"{len(inputs)} inputs given, {len(self._specs)} expected: {expected}")
@@ -59,7 +59,7 @@ class InputTensors:
             array = array.detach()
             in_place = array.is_contiguous() and array.data_ptr() % ALIGNMENT_BYTES == 0
         else:
-            # DLPack does not hand over read-only memory.
+            # DLPack does not export read-only memory.
             usable = array.flags.c_contiguous and array.flags.writeable
             in_place = usable and _address(array) % ALIGNMENT_BYTES == 0
         if in_place:
@@ -81,9 +81,9 @@ def as_outputs(
 
     Args:
         tensors: outputs of one run.
-        fresh: for each, whether the run wrote it into memory of its own, which the result takes over; others
-            are copied, as is a tensor that stands there twice.
-        torch: whether the results are torch tensors.
+        fresh: for each output, whether the run wrote it into new memory, which the result then owns. Other
+            outputs are copied, and so is a tensor that occurs twice.
+        torch: whether to return torch tensors.
     """
     results: list[Any] = []
     seen: set[int] = set()
@@ -124,7 +124,7 @@ def _address(array: NDArray[Any]) -> int:
 
 
 def _as_numpy(tensor: tvm.runtime.Tensor) -> NDArray[Any]:
-    """The tensor's memory, which the array keeps alive; a copy of a dtype that NumPy lacks."""
+    """The tensor's memory as an array, which keeps it alive; a copy for a dtype that NumPy lacks."""
     try:
         return np.from_dlpack(tensor)
     except (BufferError, RuntimeError, TypeError, ValueError):
@@ -132,7 +132,7 @@ def _as_numpy(tensor: tvm.runtime.Tensor) -> NDArray[Any]:
 
 
 def _as_torch(tensor: tvm.runtime.Tensor) -> Any:
-    """The tensor's memory, which the torch tensor keeps alive."""
+    """The tensor's memory as a torch tensor, which keeps it alive."""
     import torch
 
     return torch.from_dlpack(tensor)

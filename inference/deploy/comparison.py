@@ -1,4 +1,4 @@
-"""Comparison of the tuned network with what a user would pick instead, each in a process of its own."""
+"""Comparison of the tuned network with other ways to run the network, each in a separate process."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from .runners import EngineWorker, InlineRunner, ProcessRunner, Runner, RunnerEr
 from .timing import Timing, time_in_turns
 
 TVM_LIMIT_S = 900.0
-"""Seconds that a network compiled by TVM may take to load and to run once: an untuned one is slow."""
+"""Seconds that a network compiled by TVM may spend loading and running once; an untuned one is slow."""
 
 Compare = Callable[[Sequence[NDArray[Any]]], OutputCheck]
-"""Compares a contestant's outputs with those of the original; the same for all contestants."""
+"""Compares a contestant's outputs with those of the original; the same function serves all contestants."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,22 +42,22 @@ class CompiledForm:
     name: str
     compiled: CompiledNetwork
     ready_s: float
-    """Seconds that it took to come so far."""
+    """Seconds spent on this contestant so far."""
 
 
 @dataclass(eq=False)
 class _Entry:
-    """A contestant with what is known of it."""
+    """A contestant and its results so far."""
 
     runner: Runner
     before_s: float
-    """Seconds that the network took until the contestant could load it."""
+    """Seconds spent on the network before the contestant could load it."""
     row: Contestant
     timing: Timing = field(default_factory=Timing)
 
 
 class _Library(NamedTuple):
-    """Library that is to be exported, and the process that will load it."""
+    """Library to export, and the process that will load it."""
 
     path: Path
     runner: ProcessRunner
@@ -68,13 +68,13 @@ class Comparison:
 
     Args:
         network: the network.
-        arguments: those of `load_network`, by which a rival's process builds the same network.
-        forms: names of the forms that TVM compiles. On a CPU each is timed in a process of its own, from an
-            exported library. On a GPU, or without a C++ compiler, it is timed in this process.
-        rivals: names of `rivals.registry.RIVALS`; those that run on `device` take part.
+        arguments: arguments of `load_network`, from which a rival's process builds the same network.
+        forms: names of the forms that TVM compiles. On a CPU, each form is exported and timed in a separate
+            process. On a GPU, or without a C++ compiler, it is timed in this process.
+        rivals: names in `rivals.registry.RIVALS`; only the ones that run on `device` take part.
         device: kind of device that `forms` run on, such as cpu.
-        limit_s: seconds that a rival may take to start, and then to become ready.
-        dtype: data type that contestants should run in, as far as they can.
+        limit_s: seconds that a rival may spend on its start, and then on becoming ready.
+        dtype: data type that contestants should use if they can.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Comparison:
         self._network, self._arguments, self._forms = network, dict(arguments), forms
         self._device, self._limit_s = device, limit_s
         self.left_out: dict[str, str] = {}
-        """Rivals that cannot take part, by their title, with the reason."""
+        """Reasons of the rivals that cannot take part, by title."""
         self._kinds: dict[str, type[Engine]] = {}
         for name in rivals:
             kind = engine_class(RIVALS[name])
@@ -104,7 +104,7 @@ class Comparison:
         self._libraries: dict[str, _Library] = {}
         self._exporter: EngineWorker | None = None
         self._file = network.quantised_path if dtype == INT8 else network.onnx_path
-        """ONNX file that there is; None for one that is exported from the module."""
+        """Existing ONNX file, or None to export one from the module."""
         self._onnx = self._file or Path()
         self._stack = ExitStack()
 
@@ -119,7 +119,7 @@ class Comparison:
         self._stack.close()
 
     def start(self) -> None:
-        """Starts the processes that will load what TVM compiles, which import meanwhile."""
+        """Starts the processes that will load TVM's libraries; their imports run in the background."""
         scratch = ScratchFolder()
         self._stack.callback(scratch.cleanup)
         self._folder, self._inputs = scratch.path, scratch.path / "inputs.npz"
@@ -131,7 +131,7 @@ class Comparison:
             }
 
     def enter(self, forms: Sequence[CompiledForm]) -> None:
-        """Enters what TVM compiled, and starts the processes of the rivals, which import side by side."""
+        """Adds TVM's compiled forms, and starts the rivals' processes, whose imports run in parallel."""
         self._entries = [self._form(form) for form in forms]
         if self._file is None:
             self._onnx = self._folder / "network.onnx"
@@ -155,9 +155,9 @@ class Comparison:
             self._entries.append(_Entry(runner, before_s, Contestant(kind.title)))
 
     def prepare(self, compare: Compare) -> None:
-        """Loads the contestants, runs each once and compares its outputs by `compare`.
+        """Loads the contestants, runs each once and checks its outputs with `compare`.
 
-        They load the network one after the other, so that no `ready_s` is another's fault.
+        They load the network sequentially, so that no contestant inflates the `ready_s` of another.
         """
         for entry in self._entries:
             _attempt(entry, entry.runner.wait)
@@ -168,7 +168,7 @@ class Comparison:
                 _attempt(entry, lambda entry=entry: self._load(entry, compare))  # type: ignore[misc]
 
     def time(self, repeats: int) -> list[Contestant]:
-        """Times those whose outputs are those of the reference; returns a row for each contestant."""
+        """Times the contestants with correct outputs, and returns a row for each contestant."""
         able = [entry for entry in self._entries if not entry.row.error]
         timings = time_in_turns([entry.runner for entry in able], repeats=repeats)
         for entry, timing in zip(able, timings, strict=True):
@@ -185,7 +185,7 @@ class Comparison:
         return [entry.row for entry in self._entries]
 
     def _why_not(self, kind: type[Engine]) -> str:
-        """Why a rival cannot take part, "" where it can."""
+        """Reason why a rival cannot take part, or ""."""
         module = self._network.module
         if self._device not in kind.devices:
             return f"it does not run on {self._device}, as the tuned network does"
@@ -213,7 +213,7 @@ class Comparison:
         return _Library(path, runner)
 
     def _form(self, form: CompiledForm) -> _Entry:
-        """In the process that waits for its library, or in this one where no library can be made."""
+        """Runner in the process that waits for its library, or in this process without a linked library."""
         start, library = time.perf_counter(), self._libraries.get(form.name)
         runner: Runner | None = None
         if library is not None:
@@ -237,7 +237,7 @@ class Comparison:
         return exporter
 
     def _export(self, exporter: EngineWorker) -> None:
-        """Writes the ONNX file, whose seconds count for each engine that reads it."""
+        """Writes the ONNX file; its export time counts for each engine that reads it."""
         readers = [
             entry
             for entry, kind in zip(self._entries[len(self._forms) :], self._kinds.values(), strict=True)
@@ -269,9 +269,9 @@ class Comparison:
 
 
 def _attempt(entry: _Entry, step: Callable[[], None]) -> None:
-    """Runs a step of a contestant; what it fails with becomes the row's error, and its process ends.
+    """Runs a step of a contestant; an error is recorded in the row, and the contestant's process ends.
 
-    A process that is late would otherwise go on beside the timing of the others.
+    Otherwise a process that exceeded its limit would keep running while the others are timed.
     """
     try:
         step()
@@ -281,7 +281,7 @@ def _attempt(entry: _Entry, step: Callable[[], None]) -> None:
 
 
 def _is_json(value: Any) -> bool:
-    """Whether a value travels as JSON."""
+    """Whether a value can be sent as JSON."""
     try:
         json.dumps(value)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Compilation of a network, with tuned schedules or without, and export of the result."""
+"""Compilation of a network with tuned or default schedules, and export of the result."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class CompiledNetwork:
     task_of: Mapping[str, str]
     """Name of the task of each function that runs one."""
     unbuildable: tuple[str, ...] = ()
-    """Names of the tasks that run unscheduled since TVM builds no code for their schedule."""
+    """Names of the tasks that run unscheduled because TVM cannot build code for their schedule."""
 
     @cached_property
     def device(self) -> tvm.runtime.Device:
@@ -66,12 +66,12 @@ class CompiledNetwork:
 
     @cached_property
     def machine(self) -> relax.VirtualMachine:
-        """The network on the device; one for another machine is never loaded."""
+        """The network on the device; a network for another machine is never loaded."""
         return relax.VirtualMachine(self._module, self.device)
 
     @cached_property
     def _module(self) -> tvm.runtime.Module:
-        """The network's code, from which virtual machines are made."""
+        """The network's code, from which virtual machines are created."""
         if self._library is None:
             return self.executable.jit()
         with without_scope_warnings():
@@ -79,10 +79,10 @@ class CompiledNetwork:
 
     @cached_property
     def _library(self) -> Path | None:
-        """Library on a CPU, in a folder that goes with this object; None where no compiler links it.
+        """CPU library in a folder that lives as long as this object; None if no compiler can link it.
 
-        Exports are copies of it, so that LLVM generates code once. Code that is not linked is generated again
-        each time that it is loaded or exported.
+        Exports copy this library, so that LLVM generates code once. Without it, every load and every export
+        generates the code again.
         """
         if not is_cpu(self.target) or get_cc() is None:
             return None
@@ -105,8 +105,8 @@ class CompiledNetwork:
     def export(self, path: Path) -> None:
         """Writes a shared library with code, weights and a description, which `load` reads.
 
-        Stock TVM's `relax.VirtualMachine` runs it too. Raises NetworkBuildError
-        if it cannot be linked or written; it leaves no file then.
+        Stock TVM's `relax.VirtualMachine` runs it too. Raises NetworkBuildError if the library cannot be
+        linked or written, and leaves no file then.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{path.name}.unfinished.so")
@@ -128,7 +128,7 @@ class CompiledNetwork:
             return profile_network(self._module, self.device, tensors, self.task_of)
 
     def bind(self, *inputs: NDArray[Any]) -> Callable[[], Any]:
-        """A call to time: inputs are copied to the device first, outputs stay there and are waited for."""
+        """A call to time: inputs are already on the device, outputs stay there, and the call waits."""
         tensors = [tvm.runtime.tensor(array, self.device) for array in inputs]
         run = self.machine["main"]
 
@@ -149,10 +149,10 @@ def compile_network(
 ) -> CompiledNetwork:
     """Compiles a module from `compiler.networks.to_relax` for a device of the target.
 
-    Tasks found in `database` get their best schedule from it; without a database the result is the untuned
-    baseline. MetaSchedule's database ignores the target: pass one that was filled for `target` alone. Tasks
-    whose workload hashes are in `unscheduled` run without a schedule, whatever the database has, and so do
-    those whose schedule does not build. Raises NetworkBuildError.
+    Each task in `database` gets its best schedule there; without a database the result is the untuned
+    baseline. MetaSchedule's database ignores the target, so pass a database that was filled for `target`
+    alone. Tasks with a workload hash in `unscheduled` run without a schedule, whatever the database holds.
+    So do tasks with a schedule that does not build. Raises NetworkBuildError.
     """
     improve_code()
     scheduled_mod = relax_mod
@@ -199,7 +199,7 @@ def compile_network(
 
 
 def how_to_run(library: Path, target: Target) -> list[str]:
-    """Lines that tell how the exported network runs, with Foretune and without."""
+    """Example code that runs the exported network, with Foretune and without it."""
     on_cpu, path = is_cpu(target), str(library)
     device = "tvm.cpu()" if on_cpu else f"tvm.runtime.device({target.kind.name!r})"
     stock = f"relax.VirtualMachine(tvm.runtime.load_module({path!r}), {device})['main'](*inputs)"
@@ -213,7 +213,7 @@ def how_to_run(library: Path, target: Target) -> list[str]:
 
 def with_packed_weights(scheduled_mod: tvm.IRModule) -> tvm.IRModule:
     """The module with constants in the layouts that schedules chose, instead of repacked in each run."""
-    # The pass fails on functions without blocks, which it has nothing to do for.
+    # The pass fails on functions without blocks, in which it has nothing to change.
     loose = {
         var: func
         for var, func in scheduled_mod.functions_items()
@@ -229,8 +229,9 @@ def with_packed_weights(scheduled_mod: tvm.IRModule) -> tvm.IRModule:
 def build_context(target: Target) -> tvm.transform.PassContext:
     """Compiler settings for tuned networks.
 
-    TVM's pipeline for GPUs fuses once more; disabling it keeps the tuned tasks as they are. Kernels are
-    captured into a CUDA graph at the first run, so that a run launches the graph instead of each of them.
+    TVM's pipeline for GPUs fuses a second time, which would change the tuned tasks, so that fusion is
+    disabled. The first run captures the kernels into a CUDA graph. Later runs launch the graph instead of
+    single kernels.
     """
     on_cuda = is_cuda(target)
     if on_cuda:
@@ -266,7 +267,7 @@ def _workload_hashes(mod: tvm.IRModule) -> dict[str, str]:
 
 
 _PACKED = "_prepacked"
-"""What TVM adds to the name of a function whose weights are packed beforehand."""
+"""Suffix that TVM adds to the name of a function with prepacked weights."""
 
 
 def _tasks_of_functions(
@@ -275,8 +276,8 @@ def _tasks_of_functions(
     """Name of the task of each function; several functions may run one task.
 
     Args:
-        packed_mod: module of `with_packed_weights`.
-        hashes: workload hash of each function before that.
+        packed_mod: module that `with_packed_weights` returned.
+        hashes: workload hash of each function before packing.
         tasks: name of each task by workload hash.
     """
     names = [var.name_hint for var in packed_mod.get_global_vars()]
@@ -285,7 +286,7 @@ def _tasks_of_functions(
 
 
 def flatten(output: Any) -> list[tvm.runtime.Tensor]:
-    """The tensors of a network's output in order; nested tuples are flattened."""
+    """The output tensors of a network in order; nested tuples are flattened."""
     if isinstance(output, tvm.runtime.Tensor):
         return [output]
     return [tensor for item in output for tensor in flatten(item)]

@@ -1,7 +1,7 @@
-"""Description of a compiled network, carried inside its library: target, inputs, outputs, tasks.
+"""Description of a compiled network, embedded in its library: target, inputs, outputs, tasks.
 
-It is a Relax function without arguments that returns JSON as bytes. Stock TVM loads and runs the library as
-any other.
+A Relax function without arguments returns the description as JSON bytes. Stock TVM loads and runs such a
+library like any other.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ FUNCTION = "foretune_description"
 """Name of the Relax function that returns the description."""
 
 VERSION = 1
-"""Version of the JSON; raised when older releases could not read it."""
+"""Version of the JSON layout, incremented when older releases can no longer read it."""
 
 
 class DescriptionError(UserError, ValueError):
-    """A library's description is of another release."""
+    """A library's description comes from an incompatible release."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,15 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Description:
-    """A compiled network as its callers see it."""
+    """Interface of a compiled network for its callers."""
 
     target: str
     """TVM target as JSON."""
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     fresh: tuple[bool, ...]
-    """For each output, whether every run writes it into memory of its own; False for one that may be a view
-    of an input or of a weight."""
+    """For each output, whether every run writes it into new memory; False if it may be a view of an input
+    or of a weight."""
     tasks: Mapping[str, str]
     """Name of the task of each function that runs one."""
 
@@ -62,7 +62,7 @@ class Description:
 
     @classmethod
     def from_json(cls, text: str) -> Description:
-        """Raises DescriptionError for the description of a later release."""
+        """Parses a description. Raises DescriptionError for one of a later release."""
         values = json.loads(text)
         if (version := values.pop("version")) != VERSION:
             raise DescriptionError(
@@ -77,10 +77,10 @@ class Description:
 
 
 def describe(mod: tvm.IRModule, target: Target, tasks: Mapping[str, str]) -> Description | None:
-    """Description of a module's `main`, None where an input or output is no tensor of fixed shape.
+    """Description of a module's `main`; None unless all inputs and outputs are tensors of fixed shape.
 
     Args:
-        mod: module with constants folded, as it is compiled.
+        mod: the module to compile, with its constants folded.
         tasks: name of the task of each function.
     """
     main = mod["main"]
@@ -108,7 +108,7 @@ def with_description(mod: tvm.IRModule, description: Description) -> tvm.IRModul
 
 
 def read_description(library: tvm.runtime.Module) -> Description | None:
-    """The description of a loaded library, None for one without. It runs no compiled function.
+    """The description in a loaded library, or None without one. It runs no compiled function.
 
     Raises DescriptionError.
     """
@@ -148,7 +148,7 @@ def _results(main: relax.Function) -> Iterator[relax.Expr]:
 
 
 def _computed(mod: tvm.IRModule) -> set[relax.Var]:
-    """Variables of `main` that a compiled function writes; a plain reshape becomes a view."""
+    """Variables of `main` that a compiled function writes; a plain reshape is a view and does not count."""
     call_tir = tvm.ir.Op.get("relax.call_tir")
     return {
         var

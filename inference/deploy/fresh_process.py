@@ -1,6 +1,7 @@
-"""Latency of an exported network in a process of its own: by `load`, and by stock TVM with nothing set.
+"""Latency of an exported network in a new process: through `load`, and through stock TVM with its defaults.
 
-The process is this module as a script: `python -m foretune.inference.deploy.fresh_process LIBRARY INPUTS`.
+The process runs this module as a script: `python -m foretune.inference.deploy.fresh_process LIBRARY
+INPUTS`.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from ...errors import UserError
 from ..run.result import BY_LOAD, BY_STOCK, Contestant
 
 CALLS = 10
-"""Timed calls of each form, after two that are not timed."""
+"""Timed calls of each form, after two untimed calls."""
 
 _MOST_S = 5.0
-"""No further call of a form starts after its calls took this many seconds."""
+"""Seconds of calls after which a form gets no further call."""
 
 _THREAD_VARIABLES = ("TVM_NUM_THREADS", "TVM_BIND_THREADS", "OMP_NUM_THREADS")
-"""Environment variables from which TVM takes the threads of its pool."""
+"""Environment variables that set the size of TVM's thread pool."""
 
 
 class FreshProcessError(UserError, RuntimeError):
-    """The exported network does not run in a process of its own."""
+    """The exported network does not run in a new process."""
 
 
 def time_in_fresh_process(library: Path, inputs: Sequence[NDArray[Any]]) -> list[Contestant]:
-    """Latencies of an exported network under the names BY_LOAD and BY_STOCK.
+    """Latencies of an exported network, keyed by BY_LOAD and BY_STOCK.
 
-    Both are timed in one new process, whose environment says nothing of threads: first stock TVM, in a
-    thread that takes its pool along when it ends, then `load`. Raises FreshProcessError.
+    One new process times both, without thread settings in its environment. Stock TVM runs first, in a
+    thread that takes its pool along when it ends. `load` runs second. Raises FreshProcessError.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _THREAD_VARIABLES}
     with tempfile.TemporaryDirectory() as folder:
@@ -89,7 +90,7 @@ def _main(library: str, inputs: str) -> None:
         arrays = [stored[name] for name in stored.files]
     with ThreadPoolExecutor(1) as thread:
         stock = thread.submit(_stock, library, arrays).result()
-    # Not before: it sets the number of TVM's threads for the process.
+    # Imported here and not earlier, because the import sets the number of TVM's threads for the process.
     from .load import load
 
     network = load(library)

@@ -1,4 +1,4 @@
-"""Exported networks in a user's own process: `load` gives one back as a function of arrays."""
+"""Exported networks in a user's process: `load` returns one as a function of arrays."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ _ELF_MAGIC, _ELF_64_BITS = b"\x7fELF", 2
 
 
 class LoadError(UserError, ValueError):
-    """A file is no exported network that runs here."""
+    """A file cannot be loaded as an exported network on this machine."""
 
 
 class LoadedNetwork:
     """Exported network as a function: `outputs = network(*inputs)`.
 
-    It takes NumPy arrays and torch tensors of the CPU, in the order of `inputs`, and returns torch tensors if
-    an input is one, else NumPy arrays: one array for a network with one output, else a tuple of them.
+    It accepts NumPy arrays and CPU tensors of torch, in the order of `inputs`. It returns torch tensors if
+    any input is one, and NumPy arrays otherwise: a single array for a network with one output, and a tuple
+    of arrays for several.
 
-    Inputs belong to the caller. They are read during the call alone, in place where they are contiguous and
-    lie at a multiple of 64 bytes (torch's tensors do), and are never written. Outputs belong to the caller as
+    Inputs belong to the caller. The network reads them only during the call, and never writes them. It
+    reads contiguous inputs at an address that is a multiple of 64 bytes in place; torch's tensors satisfy
+    this. Outputs belong to the caller as
     well: each call returns new memory, which no later call touches.
 
-    Calls from several threads wait for each other.
+    Concurrent calls from several threads run one at a time.
     """
 
     def __init__(
@@ -70,9 +72,9 @@ class LoadedNetwork:
         return self._pool.run(self._call, inputs)
 
     def profile(self, *inputs: Array, repeats: int = 10) -> NetworkProfile:
-        """Times each call of a run, as the shortest of up to `repeats` runs: `print(network.profile(x))`.
+        """Times the calls inside the shortest of up to `repeats` runs: `print(network.profile(x))`.
 
-        Names of functions are TVM's; `CallTime.task` names the task of `report.json`. Raises InputError,
+        Function names are TVM's; `CallTime.task` names the task in `report.json`. Raises InputError,
         ProfileError.
         """
         return self._pool.run(self._profile, inputs, repeats)
@@ -94,19 +96,21 @@ class LoadedNetwork:
 
 
 def load(path: str | Path, *, threads: int | None = None) -> LoadedNetwork:
-    """Loads a network that `foretune tune export=FILE` wrote, for calls at the latency that was reported.
+    """Loads a network that `foretune tune export=FILE` wrote, and runs it at the reported latency.
 
-    Loading a shared library executes code of it, and so does every call: load only files that you trust.
+    Loading a shared library executes code from it, and so does every call: load only files that you trust.
 
-    TVM's threads are set up for these calls, whatever ran in this process before. The threads of other
-    libraries are left alone, and the environment but for TVM_NUM_THREADS, which is set where it is not.
+    TVM's threads are set up for these calls, whatever ran in this process before. Threads of other
+    libraries keep their settings. The only environment variable that changes is TVM_NUM_THREADS, and only
+    if it is not set.
 
     Args:
         path: the shared library.
-        threads: threads that a call uses; None for as many as the network was tuned for, at most one a core.
+        threads: threads that a call uses; None uses as many as the network was tuned for, but at most one
+            per core.
 
-    Raises LoadError for a file that is missing, is no exported network, or was built for a CPU with other
-    instruction sets; ThreadsError; DescriptionError.
+    Raises LoadError for a file that is missing, does not hold an exported network, or was built for a CPU
+    with other instruction sets; ThreadsError; DescriptionError.
     """
     path = Path(path)
     library = _opened(path)
@@ -139,7 +143,7 @@ def _opened(path: Path) -> tvm.runtime.Module:
     try:
         with without_scope_warnings():
             library = tvm.runtime.load_module(str(path))
-    except Exception as error:  # TVM passes on what the system's loader says
+    except Exception as error:  # TVM passes on any error of the system's loader
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
         raise LoadError(f"{path}: cannot be loaded ({reason}); export the network on this machine") from error
     if not library.implements_function("vm_load_executable"):
@@ -151,7 +155,7 @@ def _opened(path: Path) -> tvm.runtime.Module:
 
 
 def _check_elf(path: Path) -> None:
-    """Raises LoadError for a file of another format, and for one cut off, which would end the process."""
+    """Raises LoadError for a file of another format or a truncated one, which would crash the process."""
     with path.open("rb") as file:
         head = file.read(_ELF_HEADER.size)
     if not head.startswith(_ELF_MAGIC):

@@ -13,32 +13,32 @@ from numpy.typing import NDArray
 from ...compiler.types import WIDE, data_type
 
 RELATIVE_TOLERANCE = data_type(WIDE).tolerances.network
-"""Largest accepted difference over the output's largest element; reordered sums stay far below it."""
+"""Largest accepted difference over the output's largest element; reordered sums differ by far less."""
 
 ROUNDING_FACTOR = 3.0
-"""Largest accepted difference over the reference's own rounding error, where that is known."""
+"""Largest accepted difference over the reference's own rounding error, if the error is known."""
 
 NARROW_FACTOR = 2.0
-"""Largest accepted difference of a network in a narrower data type over the rival's in the same type."""
+"""Largest accepted ratio of a narrow network's difference to the rival's in the same data type."""
 
 
 @dataclass(frozen=True)
 class OutputCheck:
     """Difference of a compiled network's outputs from the reference.
 
-    Each output is compared by itself. The numbers are those of the output that differs most, among those that
-    disagree where there are any.
+    Outputs are compared one at a time. The numbers describe the output with the largest difference. If some
+    outputs disagree, only these are considered.
     """
 
     max_abs_difference: float
-    """Largest over all elements of the output; inf where an element is NaN, or is infinite in only one of the
-    two, or where only one of the two is of integers or booleans."""
+    """Largest over all elements of the output. It is inf if an element is NaN, if an element is infinite in
+    only one of the two outputs, or if only one of the two holds integers or booleans."""
     tolerance: float
     """Largest accepted difference."""
 
     @property
     def agrees(self) -> bool:
-        """True if the difference is within the tolerance."""
+        """Whether the difference is within the tolerance."""
         return self.max_abs_difference <= self.tolerance
 
 
@@ -47,9 +47,9 @@ def compare_outputs(
 ) -> OutputCheck:
     """Compares outputs in order with `Network.reference_outputs`; raises ValueError if shapes differ.
 
-    The tolerance is RELATIVE_TOLERANCE times the output's largest finite element, or ROUNDING_FACTOR times
-    its own of `rounding_errors`, as `Network.rounding_errors` finds them, where that is more. Integers and
-    booleans have none.
+    The tolerance of an output is the larger of two values: RELATIVE_TOLERANCE times its largest finite
+    element, and ROUNDING_FACTOR times its entry in `rounding_errors` (see `Network.rounding_errors`).
+    Integers and booleans must be equal.
     """
     pairs = _paired(reference, actual)
     checks = []
@@ -65,11 +65,12 @@ def compare_narrow_outputs(
     rival_differences: Sequence[float] | None,
     dtype: str = "bfloat16",
 ) -> OutputCheck:
-    """Compares outputs of a network in a narrower data type with `reference`, the outputs in float32.
+    """Compares outputs of a network in a narrower data type with `reference`, its float32 outputs.
 
-    The accepted difference is NARROW_FACTOR times a rival's in the same data type (`narrow_differences`), and
-    at least `tolerances.rounding` of the data type times the output's largest finite element. If the rival's
-    difference is None or not finite, it is `tolerances.network` times this element.
+    The accepted difference is NARROW_FACTOR times a rival's difference in the same data type
+    (`narrow_differences`). It is at least the data type's `tolerances.rounding` times the output's largest
+    finite element. If the rival's difference is None or not finite, the accepted difference is
+    `tolerances.network` times this element.
     """
     accepted = data_type(dtype).tolerances
     pairs = _narrow_pairs(reference, actual)
@@ -84,7 +85,7 @@ def compare_narrow_outputs(
 
 
 def narrow_differences(reference: Sequence[NDArray[Any]], actual: Sequence[NDArray[Any]]) -> list[float]:
-    """Largest difference of each output that `compare_narrow_outputs` compares."""
+    """Largest difference in each output that `compare_narrow_outputs` compares."""
     return [_difference(*pair) for pair in _narrow_pairs(reference, actual)]
 
 
@@ -99,9 +100,9 @@ def _paired(reference: Sequence[NDArray[Any]], actual: Sequence[NDArray[Any]]) -
 
 
 def _narrow_pairs(reference: Sequence[NDArray[Any]], actual: Sequence[NDArray[Any]]) -> list[_Pair]:
-    """Outputs without integers and booleans, unless there are no others.
+    """Outputs without integers and booleans, unless there are no other outputs.
 
-    Integers are often places of the largest of nearly equal elements, which a narrower type changes.
+    Integers are often indices of the largest among nearly equal elements, which a narrower type can change.
     """
     pairs = _paired(reference, actual)
     return [pair for pair in pairs if not _is_exact(pair[0])] or pairs
@@ -112,7 +113,7 @@ def _is_exact(array: NDArray[Any]) -> bool:
 
 
 def _scale(array: NDArray[Any]) -> float:
-    """Largest finite absolute element; 0 where there is none."""
+    """Largest finite absolute element, or 0 without one."""
     wide = np.abs(array.astype(np.float64))
     return float(wide.max(initial=0.0, where=np.isfinite(wide)))
 
@@ -121,7 +122,7 @@ def _difference(expected: NDArray[Any], got: NDArray[Any]) -> float:
     if _is_exact(expected) != _is_exact(got):
         return math.inf
     wanted, found = expected.astype(np.float64), got.astype(np.float64)
-    with np.errstate(invalid="ignore"):  # of infinite elements, which agree where they are equal
+    with np.errstate(invalid="ignore"):  # infinite elements agree if they are equal
         gap = np.where(wanted == found, 0.0, np.abs(found - wanted))
     return float(np.where(np.isfinite(gap), gap, np.inf).max(initial=0.0))
 

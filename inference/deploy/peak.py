@@ -1,4 +1,4 @@
-"""Arithmetic peak of this machine's cores, by a kernel that multiplies and adds in registers."""
+"""Arithmetic peak of this machine's cores, measured with a kernel of register-only multiply-adds."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ...dataset.hardware.peaks import best_time_s
 from ...dataset.measure.worker.isolation import pinned_to_first_core
 
 _TILES = {512: (14, 32), 256: (6, 16)}
-"""Rows and columns of the accumulators by bits of a vector: as many as the registers hold."""
+"""Accumulator rows and columns by vector width in bits: as many as fit into the registers."""
 
 _OTHER_TILE = 8, 8
 _DEPTH, _PASSES = 128, 2000
-"""Steps over operands that the first cache holds, and passes over them."""
+"""Steps over operands that fit into the first cache, and passes over these operands."""
 
 
 def fma_peak_gflops(target: Target) -> float:
-    """Float32 GFLOP/s of all cores of a CPU target, a multiply-add counted as two.
+    """Peak float32 GFLOP/s of all cores of a CPU target; a multiply-add counts as two operations.
 
-    The kernel is a product of two small matrices, passed over many times: its accumulators stay in registers,
-    and its operands in the first cache. It takes about 0.3 seconds, its compilation included.
+    The kernel multiplies two small matrices repeatedly. Its accumulators stay in registers, and its
+    operands in the first cache. The measurement lasts about 0.3 seconds, including compilation.
     """
     cores = target_cores(target)
     rows, columns = _TILES.get(traits(target).vector_bits or 0, _OTHER_TILE)

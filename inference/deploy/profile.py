@@ -1,4 +1,4 @@
-"""Profile of a compiled network: the time of each of its calls, and what is left between them."""
+"""Profile of a compiled network: the time of each of its calls, and the remaining time between them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm import relax
 from ..run.network_profile import CallTime, NetworkProfile
 
 _DOES_NOTHING = "vm.builtin.null_value"
-"""Builtin that releases a register: what its calls take is what the instrument takes."""
+"""Builtin that releases a register; its measured time is the instrument's overhead."""
 
 
 class ProfileError(ValueError):
@@ -29,20 +29,21 @@ def profile_network(
     repeats: int = 10,
     limit_s: float = 2.0,
 ) -> NetworkProfile:
-    """Times the calls of a network by TVM's instrument, which the virtual machine runs around each of them.
+    """Times the calls of a network with TVM's instrument, which the virtual machine calls around each one.
 
-    Runs with the instrument and without take turns. The shortest counts, of the runs and of the calls of each
-    name: a disturbance only adds time, and disturbs some call of nearly every run. What the instrument itself
-    takes, estimated by a call that does nothing, is subtracted from each call.
+    Runs with and without the instrument alternate. The shortest time counts, both for whole runs and for
+    the
+    calls of each name: a disturbance only adds time, and disturbs some call of nearly every run. The
+    overhead of the instrument is estimated from a call that does nothing, and subtracted from each call.
 
     Args:
-        library: module that makes virtual machines; the one that users call is left as it is, since an
-            instrument cannot be taken off.
+        library: module that creates virtual machines. The profile creates new ones, because an instrument
+            cannot be removed from the machine that users call.
         device: device that the network runs on.
         tensors: inputs on the device.
         task_of: name of the task of each function that runs one.
-        repeats: runs of either kind, after one that is not timed.
-        limit_s: seconds after which there is no further run, but there is one of either kind.
+        repeats: runs of each kind, after an untimed one.
+        limit_s: seconds after which no further run starts; each kind runs at least once.
 
     Raises ProfileError.
     """
@@ -77,7 +78,7 @@ def profile_network(
 
 
 class _Instrument:
-    """TVM's instrument: called before and after each call, with its name."""
+    """TVM's instrument: the machine calls it before and after each call, with the call's name."""
 
     def __init__(self, device: tvm.runtime.Device) -> None:
         self._device = device
@@ -86,7 +87,7 @@ class _Instrument:
     def clear(self) -> None:
         """Forgets all calls."""
         self.seconds: dict[str, list[float]] = defaultdict(list)
-        """Seconds of each call by name, without calls within it."""
+        """Seconds of each call by name, excluding nested calls."""
         self._open: list[list[float]] = []  # begin of each call under way, and seconds of calls within it
 
     def __call__(self, function: Any, name: str, before: bool, result: Any, *arguments: Any) -> int:

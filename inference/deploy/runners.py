@@ -1,4 +1,4 @@
-"""Runners: contestants of a comparison as their owner sees them, in a process of their own or in this one."""
+"""Runners: contestants of a comparison, each controlled in a separate process or in this one."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from .turn import Turn, timed_turn
 MODULE = "foretune.inference.deploy.rivals.process"
 
 TURN_LIMIT_S = 300.0
-"""Seconds after which a turn is given up."""
+"""Seconds after which a turn is aborted."""
 
 _SHOWN_CHARS = 200
 
 
 class RunnerError(Exception):
-    """The contestant failed, died or timed out; the message is for its row."""
+    """The contestant failed, died or timed out; the message appears in its row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +38,12 @@ class Loaded:
     """A contestant that can run."""
 
     outputs: list[NDArray[Any]]
-    """Of its first run."""
+    """Outputs of the first run."""
     ready_s: float
-    """Seconds to load or compile the network, with the first run."""
+    """Seconds to load or compile the network, including the first run."""
     version: str
     dtype: str = ""
-    """Data type that it runs in, "" where that is not known."""
+    """Data type that the contestant uses, or "" if unknown."""
 
 
 class Runner(Protocol):
@@ -52,23 +52,23 @@ class Runner(Protocol):
     name: str
     own_process: bool
     peak_mb: float | None
-    """Most memory that its process had resident so far, None where that is not known."""
+    """Peak resident memory of its process so far, or None if unknown."""
 
     def wait(self) -> None:
-        """Waits until its process has imported what it needs."""
+        """Waits until the process has finished its imports."""
 
     def load(self) -> Loaded:
         """Makes the network runnable, and runs it once."""
 
     def turn(self, seconds: float) -> Turn:
-        """Times it for so many seconds, but at least one call."""
+        """Times calls for `seconds`, but at least one call."""
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the contestant."""
 
 
 class EngineWorker:
-    """Process that serves a role of `rivals.process`; it starts at once."""
+    """Process that serves a role of `rivals.process`; it starts immediately."""
 
     def __init__(self, role: str, settings: Mapping[str, Any], environment: Mapping[str, str]) -> None:
         spec = WorkerSpec(
@@ -103,15 +103,15 @@ class EngineWorker:
 
 
 class ProcessRunner:
-    """Engine in a process of its own, which imports at once and loads when asked.
+    """Engine in a separate process, which imports at once and loads on request.
 
     Args:
         engine: location of its class, as in `rivals.registry.RIVALS`.
-        inputs: file of `save_arrays` with the example inputs.
-        folder: empty folder for what the process writes.
-        network: arguments of `load_network`, for an engine that takes a module.
-        path: file of the network, for an engine that takes one.
-        limit_s: seconds that importing, and then loading, may take.
+        inputs: file from `save_arrays` with the example inputs.
+        folder: empty folder for files of the process.
+        network: arguments of `load_network`, for an engine that runs a module.
+        path: file with the network, for an engine that reads one.
+        limit_s: seconds allowed for the imports, and then for loading.
         dtype: data type that the engine should run in.
         device: kind of device that the engine should run on.
     """
@@ -173,9 +173,9 @@ class ProcessRunner:
 
 
 class InlineRunner:
-    """Network that TVM compiled in this process, for a GPU or where no compiler links a library.
+    """Network that TVM compiled in this process, for a GPU or if no compiler can link a library.
 
-    It is timed from the first core: TVM binds its other threads to the cores after it.
+    Timing starts from the first core, because TVM binds its other threads to the cores after it.
     """
 
     own_process = False
@@ -204,6 +204,6 @@ class InlineRunner:
 
 
 def first_line(text: str) -> str:
-    """The first line of a message that says something, cut to what fits a table."""
+    """The first meaningful line of a message, shortened to fit a table."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
     return line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}..."

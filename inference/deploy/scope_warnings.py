@@ -1,4 +1,4 @@
-"""Filter for a line that TVM writes for each weight of a library."""
+"""Filter for a warning that TVM prints for each weight of a library."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _STDERR = 2
 
 @contextmanager
 def without_scope_warnings() -> Iterator[None]:
-    """Leaves TVM's lines about memory scopes out of what is written to standard error within the block.
+    """Removes TVM's lines about memory scopes from standard error within the block.
 
-    They come from C++, once for each weight, and no setting of TVM's turns them off. All other lines are
+    C++ code prints one line per weight, and TVM has no setting that disables them. All other lines are
     written at the end of the block.
     """
     if sys.stderr is not None:

@@ -1,9 +1,9 @@
 """TVM's thread pool for networks that run in a user's process.
 
-TVM keeps one pool for each thread that calls it. The pool is made at the thread's first parallel program and
-never grows: with nothing set it has half of the cores, and each of its threads is bound to a core where the
-calling thread may be as well. `PoolOfThread` runs calls on a pool of the wanted size without bound threads.
-It leaves the environment as it is, so that processes that start later are not affected.
+TVM keeps one pool for each thread that calls it. The thread's first parallel program creates the pool,
+which never grows. By default, the pool has half of the cores, and each of its threads is bound to a core,
+which may be the core of the calling thread. `PoolOfThread` runs calls on a pool of the requested size
+without bound threads. It does not change the environment, so later processes are unaffected.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ _Result = TypeVar("_Result")
 
 
 class ThreadsError(UserError, ValueError):
-    """The process cannot run so many threads at once."""
+    """The process cannot run this many threads at once."""
 
 
 def process_cores() -> list[int]:
     """Numbers of the cores that this process may use.
 
-    All of its threads are asked: TVM's pool keeps the thread that made it on the cores of the pool.
+    The function asks all threads, because TVM's pool keeps the thread that created it on the cores of the
+    pool.
     """
     if not hasattr(os, "sched_getaffinity") or not _THREADS.exists():
         return list(range(available_cores()))
@@ -43,11 +44,12 @@ def process_cores() -> list[int]:
 
 
 def checked_threads(threads: int | None, tuned: int | None) -> int:
-    """Number of threads to run a network with.
+    """Number of threads for running a network.
 
     Args:
-        threads: as the caller wants; None for as many as the network was tuned for, at most one a core.
-        tuned: cores that the network was tuned for, None where that is not known.
+        threads: the caller's choice; None uses as many as the network was tuned for, but at most one per
+            core.
+        tuned: cores that the network was tuned for, or None if unknown.
 
     Raises ThreadsError.
     """
@@ -63,11 +65,11 @@ def checked_threads(threads: int | None, tuned: int | None) -> int:
 
 
 class PoolOfThread:
-    """Runs functions where TVM has a pool of `threads` threads that are bound to no core.
+    """Runs functions in a thread with a TVM pool of `threads` threads that are not bound to cores.
 
-    That is the thread that makes this object, if its pool has so many threads or can get them. All other
-    threads, and this one if its pool is too small, share one further thread: several pools at a time would
-    take the cores from each other.
+    This is the thread that creates the object, if its pool has this many threads or can get them. All other
+    threads share one additional thread, and so does the creating thread if its pool is too small: several
+    pools at once would compete for the cores.
     """
 
     def __init__(self, threads: int) -> None:
@@ -77,7 +79,7 @@ class PoolOfThread:
 
     @property
     def in_own_thread(self) -> bool:
-        """Whether calls from the thread that made this object run in that thread."""
+        """Whether calls from the thread that created this object run in that thread."""
         return self._home is not None
 
     def run(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
@@ -91,7 +93,7 @@ _state = threading.local()
 
 
 def _is_configured(threads: int) -> bool:
-    """Gives the calling thread's pool `threads` threads; False if it has fewer and so cannot."""
+    """Sets the calling thread's pool to `threads` threads; returns False if the pool is too small."""
     if getattr(_state, "threads", None) != threads:
         found = configure_thread_pool(threads, process_cores())
         _state.threads = threads if found == threads else None
@@ -103,7 +105,7 @@ def _may_use_all_cores() -> bool:
 
 
 def _use_all_cores() -> None:
-    """Gives the calling thread all cores and a pool that serves any number of threads."""
+    """Gives the calling thread all cores, and a pool that serves any number of threads."""
     cores = process_cores()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)  # of the calling thread alone
@@ -111,7 +113,7 @@ def _use_all_cores() -> None:
 
 
 _FURTHER_THREAD = ThreadPoolExecutor(1, "foretune-load", initializer=_use_all_cores)
-"""The thread of calls that cannot run where they were made; it starts with the first of them."""
+"""Thread for calls that cannot run in their own thread; the first such call starts it."""
 
 
 def _run_configured(threads: int, function: Callable[..., _Result], arguments: tuple[Any, ...]) -> _Result:

@@ -11,36 +11,37 @@ from .runners import RunnerError
 from .turn import Turn
 
 TURN_S = 0.2
-"""Seconds of calls in a turn: enough for counters that tick every 10 ms."""
+"""Seconds of calls in a turn: enough for counters with a resolution of 10 ms."""
 
 LIMIT_S = 10.0
-"""Seconds of turns after which a contestant gets no further one."""
+"""Total seconds of turns after which a contestant gets no further turn."""
 
 SLOW_RATIO, SLOW_TURNS = 10.0, 3
-"""Over SLOW_RATIO times slower than the fastest, a contestant gets SLOW_TURNS turns, which are enough."""
+"""A contestant over SLOW_RATIO times slower than the fastest gets only SLOW_TURNS turns."""
 
 SLOW_BUDGET_S = 4.0
-"""Such a slow contestant gets no further turn after its turns took this many seconds together."""
+"""Total seconds of turns after which such a slow contestant gets no further turn."""
 
 EXTRA = 2
-"""Turns of a contestant at most, over those wanted."""
+"""Most turns of a contestant, over the number of turns wanted."""
 
 DISTURBED_CORES = 0.25
-"""Cores taken by others during a turn, or waited for by threads, above which it is disturbed. On two cores it
-was 0.16 at most when they were quiet, and 0.5 to 1 beside a busy process, also of niceness 10."""
+"""Cores that other processes used during a turn, or that threads waited for, above which the turn is
+disturbed. On two cores, this was at most 0.16 when they were quiet, and 0.5 to 1 with another busy process,
+even at niceness 10."""
 
 SPREAD = 1.5
-"""Upper over lower quartile of a contestant's turns, above which its timing is disturbed."""
+"""Ratio of the upper to the lower quartile of a contestant's turns above which its timing is disturbed."""
 
 
 class Timed(Protocol):
     """Interface of a runner that `time_in_turns` times."""
 
     def turn(self, seconds: float) -> Turn:
-        """Times it; raises RunnerError."""
+        """Times the contestant; raises RunnerError."""
 
     def close(self) -> None:
-        """Ends it, as one that failed may still run."""
+        """Ends the contestant, which may still run after a failure."""
 
 
 @dataclass
@@ -49,9 +50,9 @@ class Timing:
 
     turns: list[Turn] = field(default_factory=list)
     error: str = ""
-    """What ended it, "" where nothing did."""
+    """Reason why the turns ended early, or ""."""
     wanted: int = 1
-    """Undisturbed turns that it should have."""
+    """Number of undisturbed turns wanted."""
 
     @property
     def quiet(self) -> list[Turn]:
@@ -60,7 +61,7 @@ class Timing:
 
     @property
     def disturbed(self) -> bool:
-        """Whether fewer than half of the wanted turns are undisturbed, or these differ too much."""
+        """Whether fewer than half of the wanted turns are undisturbed, or these turns differ too much."""
         quiet = [turn.latency_s for turn in self.quiet]
         if 2 * len(quiet) < min(self.wanted, len(self.turns)):
             return True
@@ -71,7 +72,7 @@ class Timing:
 
     @property
     def samples_s(self) -> list[float]:
-        """Latency of each undisturbed turn; of every turn where the timing is disturbed."""
+        """Latency of each undisturbed turn, or of every turn if the timing is disturbed."""
         return [turn.latency_s for turn in (self.turns if self.disturbed else self.quiet)]
 
     @property
@@ -79,7 +80,7 @@ class Timing:
         return sum(turn.wall_s for turn in self.turns)
 
     def due(self, repeats: int, fastest_s: float, limit_s: float) -> bool:
-        """Whether it needs a turn, when `fastest_s` is the shortest latency of all."""
+        """Whether the contestant needs another turn; `fastest_s` is the shortest latency of all."""
         least_s = min((turn.latency_s for turn in self.turns), default=0.0)
         slow = least_s > SLOW_RATIO * fastest_s
         self.wanted = min(SLOW_TURNS, repeats) if slow else repeats
@@ -89,22 +90,23 @@ class Timing:
 
 
 def is_disturbed(turn: Turn) -> bool:
-    """Whether other work took part of the cores during the turn, or kept threads waiting for one."""
+    """Whether other work used part of the cores during the turn, or kept threads waiting for one."""
     return max(turn.others_s, turn.waited_s) > DISTURBED_CORES * turn.wall_s
 
 
 def time_in_turns(
     contestants: Sequence[Timed], *, repeats: int = 10, seconds: float = TURN_S, limit_s: float = LIMIT_S
 ) -> list[Timing]:
-    """Times contestants in turns, so that changes of the machine's speed affect all of them alike.
+    """Times contestants in turns, so that changes of the machine's speed affect all of them equally.
 
-    Each round starts with another contestant. A disturbed turn is repeated in a later round.
+    Each round starts with a different contestant. A disturbed turn is repeated in a later round.
 
     Args:
-        contestants: those to time, all of them idle.
+        contestants: idle contestants to time.
         repeats: undisturbed turns of each contestant.
-        seconds: calls of a turn take so long, but a turn has at least one.
-        limit_s: no contestant gets a turn after its turns took so long together, but each gets one.
+        seconds: duration of the calls in a turn; a turn has at least one call.
+        limit_s: total seconds of turns after which a contestant gets no further turn; each gets at least
+            one.
 
     Returns the timing of each, in order. Raises ValueError without repeats.
     """

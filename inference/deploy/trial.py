@@ -1,4 +1,4 @@
-"""Trial of a tuned network: it is compiled, checked against the original, exported and timed."""
+"""Trial of a tuned network: compile it, check it against the original, export it and time it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NetworkTimings:
-    """Timings of the whole network; empty where it does not run here."""
+    """Timings of the whole network; empty if it does not run here."""
 
     contestants: list[Contestant] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -56,9 +56,9 @@ class NetworkTimings:
     profile: NetworkProfile | None = None
     peak_gflops: float | None = None
     agreement: Agreement | None = None
-    """With the network in float32, of a network in another data type."""
+    """Agreement with the float32 network, for a network in another data type."""
     unbuildable: tuple[str, ...] = ()
-    """Tasks that run without their schedule, since TVM builds no code for it."""
+    """Tasks that run without their schedule, because TVM cannot build code for it."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class Tuned:
     """A network whose tasks are tuned."""
 
     relax_mod: tvm.IRModule
-    """The network with the alternatives that it takes."""
+    """The network with the alternatives that were selected."""
     lowered: LoweredNetwork
-    """The network without alternatives, as it runs untuned."""
+    """The network without alternatives, for the untuned baseline."""
     network: Network
     target: Target
     database: TuningDatabase
@@ -76,7 +76,7 @@ class Tuned:
 
 
 def comparison_in_float32(network: Network) -> Compare:
-    """Comparison with the network's own outputs; the first that disagrees asks for their rounding errors."""
+    """Compares outputs with the network's own; the first disagreement triggers `rounding_errors`."""
     reference = network.reference_outputs()
     rounding_errors = cache(partial(network.rounding_errors, reference))
 
@@ -98,7 +98,7 @@ class Trial:
         elapsed_s: Callable[[], float],
         predicted: PredictedSchedules | None = None,
     ) -> None:
-        """`elapsed_s` are seconds since the start; `predicted` serves a run that measured nothing."""
+        """`elapsed_s` returns seconds since the start; `predicted` serves a run without measurements."""
         self.config = config
         self.console = console
         self.watch = watch
@@ -106,7 +106,7 @@ class Trial:
         self.predicted = predicted
 
     def timed(self, tuned: Tuned) -> NetworkTimings:
-        """Timings that the executor allows."""
+        """Timings that the executor supports."""
         config = self.config
         if config.executor.kind == "none" and config.export is not None:
             self._export_unchecked(config.export, tuned)
@@ -119,8 +119,8 @@ class Trial:
         return NetworkTimings()
 
     def _compile(self, tuned: Tuned, names: Sequence[str]) -> list[CompiledForm]:
-        """The forms of these names."""
-        # The plots take a second to import, which a thread does while TVM compiles.
+        """The forms with these names."""
+        # Importing the plots lasts a second, so a thread does it while TVM compiles.
         Thread(target=import_module, args=("..report.write", __package__), daemon=True).start()
         with self.watch.stage("compile"), self.console.status("compiling the network"):
             forms = [CompiledForm(TUNED, self._compiled(tuned), self.elapsed_s())]
@@ -132,7 +132,7 @@ class Trial:
         return forms
 
     def _compiled(self, tuned: Tuned) -> CompiledNetwork:
-        # The database may hold slower schedules of such tasks, from earlier runs.
+        # The database may hold slower schedules for such tasks from earlier runs.
         unscheduled = {
             task.workload_hash
             for task in tuned.results
@@ -145,7 +145,7 @@ class Trial:
         return compile_network(tuned.relax_mod, tuned.target, schedules, unscheduled=unscheduled)
 
     def _export_unchecked(self, library: Path, tuned: Tuned) -> None:
-        """Writes the library of a network that does not run here."""
+        """Writes the library of a network that cannot run on this machine."""
         with self.watch.stage("compile"), self.console.status("compiling the network"):
             compiled = self._compiled(tuned)
         for name in compiled.unbuildable:
@@ -155,7 +155,7 @@ class Trial:
         self.console.print("the exported network was neither run nor checked here", style="yellow")
 
     def _compare(self, tuned: Tuned) -> NetworkTimings:
-        """Compiles, checks and exports the tuned network; times it beside the untuned one and rivals."""
+        """Compiles, checks and exports the tuned network; times it and its contestants in turns."""
         config, network, target = self.config, tuned.network, tuned.target
         on_cpu = is_cpu(target)
         if on_cpu and get_cc() is None:
@@ -175,11 +175,11 @@ class Trial:
             limit_s=config.rival_limit_s,
             dtype=config.lowering.dtype,
         ) as comparison:
-            comparison.start()  # imports beside the compilation
+            comparison.start()  # imports run during the compilation
             forms = self._compile(tuned, names)
             compiled = forms[0].compiled
             with self.watch.stage("link"), self.console.status("generating code"):
-                comparison.enter(forms)  # rivals import beside the check
+                comparison.enter(forms)  # rivals import during the check
             with self.watch.stage("check outputs"):
                 compare, agreement = self._comparison_with_original(network, compiled)
                 check = compare(compiled(*network.inputs))
@@ -206,7 +206,7 @@ class Trial:
     def _comparison_with_original(
         self, network: Network, compiled: CompiledNetwork
     ) -> tuple[Compare, Agreement | None]:
-        """Comparison with the original's outputs, and the network's agreement in another data type."""
+        """Comparison with the original's outputs, and agreement of another data type with float32."""
         dtype = self.config.lowering.dtype
         if dtype == WIDE:
             return comparison_in_float32(network), None
@@ -222,7 +222,7 @@ class Trial:
     def _export(
         self, library: Path | None, compiled: CompiledNetwork, network: Network, on_cpu: bool
     ) -> list[Contestant]:
-        """Writes the library of the tuned network, if it is wanted, and times it as users run it."""
+        """Writes the library of the tuned network, if requested, and times it as users run it."""
         if library is None:
             return []
         with self.watch.stage("export"), self.console.status(f"writing {library}"):
@@ -237,6 +237,6 @@ class Trial:
                 return []
 
     def _time_for_untuned(self, results: Sequence[TaskResult]) -> bool:
-        """Whether `untuned_limit_s` lets the untuned network be timed; an unknown task takes too long."""
+        """Whether `untuned_limit_s` permits timing the untuned network; an unknown latency is too long."""
         limit_s, takes_s = self.config.untuned_limit_s, untuned_by_tasks_s(results)
         return limit_s is None or (takes_s is not None and takes_s <= limit_s)

@@ -1,6 +1,6 @@
-"""One turn of a timing: a call is primed and repeated, beside counters that show a disturbance.
+"""One turn of a timing: a primed and repeated call, with counters that reveal a disturbance.
 
-Used in a process that runs a network; works without TVM.
+A process that runs a network uses this module, which works without TVM.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 PRIMED_S = 1.0
-"""A call slower than this, in seconds, counts without a priming call before it."""
+"""A call that lasts longer than this, in seconds, counts without a priming call."""
 
 _STAT = Path("/proc/stat")
 _THREADS = Path("/proc/self/task")
@@ -26,20 +26,20 @@ _ASLEEP_S, _ASLEEP_SHARE, _ASLEEP_LIMIT_S = 0.005, 0.2, 1.0
 
 @dataclass(frozen=True)
 class Turn:
-    """Calls of one turn, and what the CPU did meanwhile."""
+    """Calls of one turn, and the CPU's other activity during the turn."""
 
     latency_s: float
-    """Median of the calls."""
+    """Median latency of the calls."""
     calls: int
     wall_s: float
-    """From the first priming call to the end of the last call."""
+    """Time from the first priming call to the end of the last call."""
     own_s: float
     """CPU time of the process, summed over its threads."""
     others_s: float
-    """CPU time of other processes and of other virtual machines on the cores of this process; 0 where the
-    system does not tell."""
+    """CPU time of other processes and other virtual machines on the cores of this process; 0 if the system
+    does not report it."""
     waited_s: float
-    """Time that threads of the process were ready and had no core; 0 where the system does not tell."""
+    """Time that ready threads of the process waited for a core; 0 if the system does not report it."""
 
 
 class Meter:
@@ -49,7 +49,7 @@ class Meter:
         self._cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
     def read(self) -> tuple[float, float, float, float]:
-        """Seconds: clock, CPU time of this process, CPU time of everybody, waiting time of this process."""
+        """Seconds: clock, CPU time of this process and of all processes, waiting time of this process."""
         return time.perf_counter(), time.process_time(), self._busy_s(), _waited_s()
 
     def _busy_s(self) -> float:
@@ -69,10 +69,10 @@ def timed_turn(
     meter: Meter | None = None,
     around: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Turn:
-    """Calls once to bring data back into the caches, then for so many seconds, but at least once.
+    """Calls once to bring data back into the caches, then for `seconds`, but at least once.
 
-    Begins and ends with the threads of this process asleep: engines let theirs spin for a while after a call,
-    on cores that the next contestant needs. `around` is entered around the calls.
+    The threads of this process are asleep at the beginning and at the end: engines let their threads spin
+    for a while after a call, on cores that the next contestant needs. `around` is entered around the calls.
     """
     meter = meter or Meter()
     wait_until_asleep()
@@ -97,7 +97,7 @@ def timed_turn(
 
 
 def wait_until_asleep() -> None:
-    """Waits until the threads of this process use next to no CPU time, for a second at most."""
+    """Waits until the threads of this process use almost no CPU time, but at most a second."""
     deadline = time.perf_counter() + _ASLEEP_LIMIT_S
     while time.perf_counter() < deadline:
         before = time.process_time()

@@ -1,1 +1,1 @@
-"""Overview of a network before it is tuned: tasks, schedules, predicted latencies, expected minutes."""
+"""Overview of a network before tuning: tasks, schedules, predicted latencies, expected minutes."""

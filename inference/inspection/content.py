@@ -29,44 +29,44 @@ from .estimate import TimeEstimate
 
 @dataclass(frozen=True)
 class TaskOutlook:
-    """One task before a run. Latencies are seconds a call, None where not known."""
+    """One task before a run. Latencies are seconds per call, or None if unknown."""
 
     name: str
     operator: str
     workload_hash: str
     family: str
-    """Family that the task belongs to, by `search.families`."""
+    """Family of the task, by `search.families`."""
     weight: int
-    """Calls in one run of the network."""
+    """Number of calls in one run of the network."""
     flops: float
-    """Operations of one call."""
+    """Floating-point operations of one call."""
     share_of_operations: float
     """Share of the network's operations, in [0, 1]."""
     state: str
-    """In words: "new", "tuned", "3 of 6 rounds", or why its search ended without a schedule."""
+    """Status: "new", "tuned", "3 of 6 rounds", or the reason why its search ended without a schedule."""
     due: bool
-    """Whether a run would search it."""
+    """Whether a run would search the task."""
     tuned_latency_s: float | None = None
-    """Of the best schedule in the database."""
+    """Latency of the best schedule in the database."""
     untuned_latency_s: float | None = None
-    """Without a schedule, as an earlier run measured it."""
+    """Latency without a schedule, as measured by an earlier run."""
     predicted_latency_s: float | None = None
-    """Shortest latency that the cost model predicts of some programs drawn at random."""
+    """Shortest latency that the cost model predicts for some randomly drawn programs."""
 
 
 @dataclass(frozen=True)
 class NetworkOutlook:
-    """A network before a run; `estimate` is None where nothing is known of the time."""
+    """A network before a run; `estimate` is None if no data on the time is available."""
 
     network: str
     target: str
     hardware: str
     database: str
-    """Folder of the schedules, "" where there is none yet."""
+    """Folder of the schedules, or "" if it does not exist yet."""
     checkpoint: str
-    """Cost model of the predicted latencies, "" for none."""
+    """Cost model that predicts the latencies, or ""."""
     programs: int
-    """Programs of each task that it rated."""
+    """Number of programs that the model rated for each task."""
     tasks: list[TaskOutlook]
     estimate: TimeEstimate | None = None
 
@@ -77,14 +77,14 @@ class NetworkOutlook:
 
 
 def database_folder(root: Path, target: Target, hardware: Hardware) -> Path | None:
-    """Folder of the schedules of a target and device, None where there is none."""
+    """Folder with the schedules of a target and device, or None if it does not exist."""
     folder = root / database_folder_name(target_to_json(target), hardware.hardware_id)
     return folder if (folder / RECORD_FILE).exists() else None
 
 
 @contextmanager
 def snapshot(root: Path, target: Target, hardware: Hardware) -> Iterator[TuningDatabase]:
-    """Copy of a tuning database, empty where there is none; opening the folder itself may change files."""
+    """Copy of a tuning database, or an empty one; opening the folder directly could change its files."""
     folder = database_folder(root, target, hardware)
     with TemporaryDirectory() as copy:
         if folder is not None:
@@ -100,7 +100,7 @@ def task_outlooks(
     predicted_s: Sequence[float | None],
     offers: Sequence[Offer] = (),
 ) -> list[TaskOutlook]:
-    """An outlook for each task, in order; `predicted_s` are their predicted latencies.
+    """An outlook for each task, in order; `predicted_s` holds their predicted latencies.
 
     Tasks of `offers`, alternatives to some of them, must be among `tasks`.
     """

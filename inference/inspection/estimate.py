@@ -1,4 +1,4 @@
-"""Estimate of the time that a search will take, from earlier runs."""
+"""Estimate of the duration of a search, from earlier runs."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ..reuse.config import AUTO, OFF
 from ..search.config import OneShotConfig
 
 SPREAD = (0.55, 1.65)
-"""Least and most seconds a task of a network, over the median of the networks on its machine. One network in
-ten is beyond it: a generator of transposed convolutions takes five times the median."""
+"""Least and most seconds per task of a network, relative to the median of the networks on its machine. One
+network in ten is outside this range: a generator of transposed convolutions needs five times the median."""
 
 
 @dataclass(frozen=True)
 class ReferenceMachine:
-    """Seconds of search and measurement a task without reuse, by a machine's committed results."""
+    """Seconds of search and measurement per task without reuse, from a machine's committed results."""
 
     machine: str
     details: Mapping[str, Any]
-    """Details of the hardware by which a machine of the kind is known."""
+    """Hardware details that identify this kind of machine."""
     vector_bits: int
     median_s: float
 
@@ -33,15 +33,15 @@ REFERENCES = (
     ReferenceMachine("AMD Zen 5, 2 cores", {"vendor": "AuthenticAMD", "family": "26"}, 512, 1.6),
     ReferenceMachine("AMD Zen 3, 2 cores", {"vendor": "AuthenticAMD", "family": "25"}, 256, 3.9),
 )
-"""From benchmarks/results/networks_*: medians over networks, which the tests compare with the results."""
+"""Medians over networks from benchmarks/results/networks_*; tests compare them with the results."""
 
 WITH_REUSE = 0.6
-"""Time of the default search over that without reuse: from benchmarks/results/reuse_networks, as tested."""
+"""Time of the default search over a search without reuse, from benchmarks/results/reuse_networks."""
 
 
 @dataclass(frozen=True)
 class TimeEstimate:
-    """Seconds of search and measurement, and where they come from."""
+    """Seconds of search and measurement, and the source of the figures."""
 
     least_s: float
     middle_s: float
@@ -52,11 +52,11 @@ class TimeEstimate:
 def estimate(
     due: int, search: OneShotConfig, hardware: Hardware, runs: Sequence[RunNote] = ()
 ) -> TimeEstimate | None:
-    """Estimate for a number of due tasks; None where nothing is known of the search.
+    """Estimate for a number of due tasks; None without data on the search.
 
-    `runs` are earlier ones with the same search and database. Without any, the committed results of a machine
-    of the same kind count, else those of all machines; they are of the default search on a CPU, with reuse
-    or without.
+    `runs` are earlier runs with the same search and database. Without any, the committed results for the same
+    kind of machine count, or else the results for all machines; they cover the default search on a CPU, with
+    or without reuse.
     """
     if runs:
         a_task_s = [run.seconds / run.tasks for run in runs]
@@ -85,6 +85,6 @@ def _is(reference: ReferenceMachine, hardware: Hardware) -> bool:
 
 
 def _is_default(search: OneShotConfig) -> bool:
-    """Whether a search is the default one but for its seed and processes, with reuse or without."""
+    """Whether a search is the default one except for its seed, its processes and reuse."""
     default = OneShotConfig(seed=search.seed, processes=search.processes)
     return search in (default, replace(default, reuse=OFF))

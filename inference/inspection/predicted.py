@@ -1,4 +1,4 @@
-"""Latencies of tasks as a cost model predicts them, without a search and without a measurement."""
+"""Latencies that a cost model predicts for tasks, without a search or a measurement."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ...models.checkpoints.shipped import AUTO, CheckpointUse, shipped_checkpoin
 
 
 def latency_checkpoint(name: str | None, target: Target) -> Checkpoint | None:
-    """The checkpoint to predict latencies with; AUTO is the shipped one for the target, if there is one.
+    """Checkpoint for the predictions; AUTO selects the shipped one for the target, if there is one.
 
-    Raises TargetError for a model of scores, which ranks the programs of a task and gives no seconds, and
-    what `load_checkpoint` raises.
+    Raises TargetError for a score model, which ranks the programs of a task without giving seconds, and the
+    errors of `load_checkpoint`.
     """
     if name == AUTO:
         name = shipped_checkpoint(CheckpointUse.LATENCIES, target.kind.name)
@@ -36,12 +36,12 @@ def latency_checkpoint(name: str | None, target: Target) -> Checkpoint | None:
 
 
 class LatencyPredictor:
-    """Predicts the latency of the best of some programs of a task, drawn at random."""
+    """Predicts the latency of the best among some randomly drawn programs of a task."""
 
     def __init__(
         self, checkpoint: Checkpoint, target: Target, hardware: Hardware, programs: int, seed: int
     ) -> None:
-        """`hardware` is the device, with measured figures; `programs` are drawn of each task."""
+        """`hardware` is the device with its measured figures; `programs` is the number drawn per task."""
         if is_cpu(target):
             load_cpu_intrinsics()
         self._predictor = checkpoint.predictor
@@ -56,7 +56,7 @@ class LatencyPredictor:
         return None if drawn is None else float(self.latencies_s(*drawn).min())
 
     def drawn(self, task: Task) -> tuple[ms.TuneContext, list[ms.MeasureCandidate]] | None:
-        """Context and programs drawn of a task; None for one without a design space or valid programs."""
+        """Context and drawn programs of a task; None for a task without a design space or valid programs."""
         try:
             sampler = RandomSampler(
                 SamplerSetting(task, self._target, per_round=self._programs, seed=self._seed)
@@ -69,6 +69,6 @@ class LatencyPredictor:
     def latencies_s(
         self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]
     ) -> NDArray[np.float64]:
-        """Predicted latencies float64 [n] in seconds of programs of the task of `context`."""
+        """Predicted latencies in seconds, float64 [n], for programs of the task of `context`."""
         table = self._assembler.assemble(context, candidates)
         return self._predictor.predict_latency_s(table.batch())

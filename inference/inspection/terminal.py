@@ -13,7 +13,7 @@ from .content import NetworkOutlook, TaskOutlook
 
 
 def print_outlook(outlook: NetworkOutlook, console: Console) -> None:
-    """Prints the task table, the largest share of the operations first, then sentences on the network."""
+    """Prints the task table, sorted by share of operations, then sentences about the network."""
     print_table(tasks_table(outlook), console)
     for line in summary(outlook):
         console.print(line, highlight=False, soft_wrap=True, markup=False)

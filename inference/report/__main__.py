@@ -1,4 +1,4 @@
-"""`python -m foretune.inference.report report.json`: print a report and write its page again."""
+"""`python -m foretune.inference.report report.json`: print a report and rewrite its page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .write import write_report
 
 @exits_cleanly()
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints and writes a report again; `arguments` default to the command line's."""
+    """Prints and rewrites a report; `arguments` default to the command line's."""
     parser = argparse.ArgumentParser(
         prog="python -m foretune.inference.report",
         description="Print the report of a tuning run and write its page again.",

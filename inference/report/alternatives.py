@@ -1,4 +1,4 @@
-"""Alternatives of a run in its report: other algorithms for pieces of the network."""
+"""Alternatives in the report of a run: other algorithms for pieces of the network."""
 
 from __future__ import annotations
 

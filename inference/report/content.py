@@ -20,7 +20,7 @@ from .table import tasks_table
 
 
 def report_page(result: TuneResult, drawn: Drawn | None = None) -> Page:
-    """The whole page; plots in `drawn` are not drawn again."""
+    """The whole page, without redrawing the plots in `drawn`."""
     source = f"checkpoint {result.checkpoint}" if result.checkpoint else "no checkpoint"
     return Page(
         f"{result.network} tuned for {result.hardware}",

@@ -25,7 +25,7 @@ _NOTE = (
 
 
 def ordered(result: TuneResult) -> list[Contestant]:
-    """The tuned network, the rivals from the fastest on, the untuned network."""
+    """The tuned network, the rivals from fastest to slowest, the untuned network."""
     forms = [one for one in result.contestants if one.name in (TUNED, UNTUNED)]
     return [*forms[:1], *result.rivals(), *forms[1:]]
 

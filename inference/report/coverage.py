@@ -1,4 +1,4 @@
-"""Coverage of a run: what became of its candidates, in total and by task."""
+"""Coverage of a run: the fate of its candidates, in total and by task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..run.result import TaskResult
 def coverage_facts(tasks: Sequence[TaskResult]) -> list[Fact]:
     """The line about the candidates of a run, if anything was searched.
 
-    Reports from before these counts tell the candidates scored, measured and failed only.
+    Older reports lack these counts and give only the candidates scored, measured and failed.
     """
     drafted, tried, proposed, measured, failed = (
         sum(getattr(task, f"candidates_{of}") for task in tasks)
@@ -34,7 +34,7 @@ def coverage_facts(tasks: Sequence[TaskResult]) -> list[Fact]:
 
 
 def coverage_table(tasks: Sequence[TaskResult]) -> Table:
-    """A row for each task that was searched."""
+    """A row for each searched task."""
     rows = [
         [
             task.name,
@@ -67,6 +67,6 @@ def _summed(counts: Sequence[Mapping[str, int]]) -> Counter[str]:
 
 
 def _causes(counts: Mapping[str, int]) -> str:
-    """The counts in brackets, the largest first; empty without any."""
+    """The counts in brackets, largest first; empty without counts."""
     listed = ", ".join(f"{n:,} {cause.replace('_', ' ')}" for cause, n in Counter(counts).most_common())
     return f" ({listed})" if listed else ""

@@ -14,7 +14,7 @@ from ..run.result import TuneResult
 
 
 def curve_plot(result: TuneResult) -> Plot | None:
-    """The tuning curve, with those of the comparison runs; None if fewer than two points are finite."""
+    """The tuning curve, with the curves of comparison runs; None if fewer than two points are finite."""
     known = _finite(result.curve)
     if len(known) < 2:
         return None
@@ -29,7 +29,7 @@ def curve_plot(result: TuneResult) -> Plot | None:
             _steps(axes, points, last, colour=BEFORE, label=name, style=style)
         _steps(axes, known, last, colour=AFTER, label="this run", style="-")
         axes.plot(elapsed[-1], latency[-1] * 1e3, "o", color=AFTER, markersize=8)
-        # Compared with a run that took 30 times as long, this one would be a few pixels wide.
+        # Next to a run that lasted 30 times as long, this curve would be a few pixels wide.
         if last > 8 * elapsed[-1] and start > 0:
             log_axis(axes, "x")
         else:
@@ -74,7 +74,7 @@ def _finite(curve: list[tuple[float, float]]) -> list[tuple[float, float]]:
 def _steps(
     axes: Axes, points: list[tuple[float, float]], last_s: float, *, colour: str, label: str, style: str
 ) -> None:
-    """Draws a curve of (seconds, seconds) as steps in milliseconds, extended to `last_s`."""
+    """Draws a curve of points (seconds, seconds) as steps in milliseconds, extended to `last_s`."""
     drawn = [*points, (last_s, points[-1][1])]
     elapsed, latency = zip(*drawn, strict=True)
     milli = [value * 1e3 for value in latency]
@@ -91,7 +91,7 @@ def _steps(
 
 
 def _overtaken(ours: list[tuple[float, float]], end: tuple[float, float]) -> str:
-    """Says when our curve reached the end point of another; empty if it never did."""
+    """Sentence about when our curve reached the end point of another; empty if it never did."""
     reached = next((elapsed for elapsed, latency in ours if latency <= end[1]), None)
     if reached is None:
         return ""

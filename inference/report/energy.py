@@ -1,8 +1,8 @@
-"""Estimate of the energy and carbon dioxide of a tuning run, and of the runs that save them again.
+"""Estimate of the energy and carbon dioxide of a tuning run, and of the runs that recover them.
 
-The method is that of One-Shot Tuner section 7, from Lacoste et al. (arXiv:1910.09700): power times time times
-emission per kilowatt-hour. Power and emission are assumptions of the user, not measurements; the report
-states them beside the estimate.
+The method is the one in One-Shot Tuner section 7, from Lacoste et al. (arXiv:1910.09700): power times time
+times emission per kilowatt-hour. Power and emission are assumptions of the user, not measurements, and the
+report states them together with the estimate.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ReportConfigError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class ReportConfig:
-    """Settings of a report; conf/tune.yaml describes them under `report`."""
+    """Settings of a report; conf/tune.yaml documents them under `report`."""
 
     power_w: float | None = 65.0
     co2_kg_per_kwh: float = 0.48
@@ -42,7 +42,7 @@ class ReportConfig:
 
 @dataclass(frozen=True)
 class PretrainingEstimate:
-    """Estimate for the data and the training of the models, which all runs share."""
+    """Estimate for the models' data and training, which all runs share."""
 
     seconds: float
     kwh: float
@@ -56,16 +56,16 @@ class EnergyEstimate:
     kwh: float
     co2_kg: float
     peer: str | None
-    """Name of the fastest contestant without tuning, None if none was timed without disturbance."""
+    """Name of the fastest contestant without tuning; None if no such contestant has an undisturbed timing."""
     runs_to_pay_back: float | None
-    """Runs of the network after which the time saved, and so the energy, exceeds that of tuning; None if the
-    tuned network is no faster."""
+    """Runs of the network after which the saved time, and so the saved energy, exceeds the cost of tuning;
+    None if the tuned network is not faster."""
     pretraining: PretrainingEstimate | None
-    """Data and training of the models; None where that is not known."""
+    """Data and training of the models; None if unknown."""
 
 
 def estimate_energy(result: TuneResult) -> EnergyEstimate | None:
-    """Estimates the energy of a run; None if the result has no assumption about power."""
+    """Estimates the energy of a run; None without an assumption about power in the result."""
     if result.power_w is None or result.co2_kg_per_kwh is None:
         return None
     kwh = result.power_w * result.total_s / _JOULES_PER_KWH

@@ -26,12 +26,12 @@ from .reuse import reuse_facts
 
 
 def facts(result: TuneResult) -> list[Fact]:
-    """The whole summary: a dry run is told first, then the headline."""
+    """The whole summary: a notice of a dry run comes first, then the headline."""
     return [*_simulated(result), *headline(result), *details(result)]
 
 
 def headline(result: TuneResult) -> list[Fact]:
-    """Speed over the best rival, time taken, and outputs; for a set of networks, how many were tuned."""
+    """Speed over the best rival, duration, and outputs; for a set of networks, how many were tuned."""
     own = [task for task in result.tasks if task.weight]
     tuned = sum(task.tuned_latency_s is not None for task in own)
     return [
@@ -42,7 +42,7 @@ def headline(result: TuneResult) -> list[Fact]:
 
 
 def details(result: TuneResult) -> list[Fact]:
-    """Everything that is not in the headline: other speeds, counts, energy."""
+    """Facts outside the headline: other speeds, counts, energy."""
     return [
         *_predicted(result),
         *_speeds(result)[1:],
@@ -57,7 +57,7 @@ def details(result: TuneResult) -> list[Fact]:
 
 
 def banner(result: TuneResult) -> str:
-    """A warning if latencies are not measured, or if other work disturbed the timing; empty without one."""
+    """A warning if latencies are not measured or other work disturbed the timing; otherwise empty."""
     found = [f"{fact.label}, {fact.value}: {fact.detail}." for fact in _simulated(result)]
     if disturbed := [one.name for one in result.contestants if one.disturbed]:
         found.append(
@@ -83,7 +83,7 @@ def _families(result: TuneResult) -> list[Fact]:
 
 
 def _predicted(result: TuneResult) -> list[Fact]:
-    """The schedules that were not measured."""
+    """The line about unmeasured schedules."""
     predicted = sum(task.predicted for task in result.tasks)
     if not predicted:
         return []
@@ -98,7 +98,7 @@ def _predicted(result: TuneResult) -> list[Fact]:
 
 
 def _energy(result: TuneResult) -> list[Fact]:
-    """Energy of the run under the assumptions of the result (One-Shot Tuner section 7)."""
+    """Energy of the run under the assumptions in the result (One-Shot Tuner section 7)."""
     estimate = estimate_energy(result)
     if estimate is None:
         return []
@@ -116,9 +116,9 @@ def _energy(result: TuneResult) -> list[Fact]:
 
 
 def _speeds(result: TuneResult) -> list[Fact]:
-    """A fact for each other contestant that was timed: the best rival first, the untuned network last.
+    """A fact for each other timed contestant: the best rival first, the untuned network last.
 
-    If the untuned network was not timed, the sum of its tasks stands for it.
+    If the untuned network was not timed, the sum of its tasks replaces it.
     """
     tuned = next((one for one in result.contestants if one.name == TUNED), None)
     if tuned is None:
@@ -170,7 +170,7 @@ def _outputs(result: TuneResult) -> Fact:
 
 
 def _agreement(result: TuneResult) -> list[Fact]:
-    """Agreement of a network in a narrower data type with float32."""
+    """Agreement of a network in a narrower data type with its float32 form."""
     found = result.agreement
     if found is None:
         return []
@@ -198,7 +198,7 @@ def _exported(result: TuneResult) -> list[Fact]:
 
 
 def notes(result: TuneResult) -> list[str]:
-    """Remarks below the task table: untuned tasks, schedules from a database, other data types, lost time."""
+    """Remarks below the task table: untuned tasks, stored schedules, other data types, lost time."""
     found = [*_untuned(result)]
     placed = [task for task in result.tasks if task.template]
     found += [f"{task.name} runs a template for GPUs: {task.template}." for task in placed]

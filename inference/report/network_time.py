@@ -1,4 +1,4 @@
-"""Time of a run of the network by its calls, compared with its tasks measured alone and the cores' peak."""
+"""Time of a network run by call, compared with separately measured tasks and with the cores' peak."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..run.result import TUNED, TuneResult, by_tasks_s
 from .table import rows
 
 APART = 0.1
-"""Difference of the network from the sum of its tasks, over the network, above which a note explains it."""
+"""Relative difference between the network and the sum of its tasks above which a note explains it."""
 
 _NAMED = 3
-"""Tasks that a note names at most."""
+"""Most tasks that a note names."""
 
 _LEAST_SHARE = 0.005
-"""Parts below this share of a run are one line of the table together."""
+"""Share of a run below which parts are combined in one line of the table."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class _Part:
     calls: int
     network_s: float
     alone_s: float | None = None
-    """Seconds of the same calls as the task was measured in the search; None for other functions."""
+    """Seconds of the same calls by the task's measurement in the search; None for other functions."""
 
     @property
     def is_builtin(self) -> bool:
@@ -36,7 +36,7 @@ class _Part:
 
 
 def time_table(result: TuneResult) -> Table:
-    """The parts of a run, those that take longest first; without rows if the run has no profile."""
+    """The parts of a run in descending order of time; no rows if the run has no profile."""
     heads = ("Task or function", "Calls", "ms in the network", "Share", "ms alone")
     return Table(
         "A run of the network",
@@ -68,7 +68,7 @@ def _rows(result: TuneResult) -> list[list[str]]:
 
 
 def time_notes(result: TuneResult) -> list[str]:
-    """Notes on the network's time outside of its tasks, and on the tasks that lose most time."""
+    """Notes on the network's time outside its tasks, and on the tasks that lose the most time."""
     return [*_difference(result), *_lost(result)]
 
 
@@ -106,7 +106,7 @@ def _difference(result: TuneResult) -> list[str]:
 
 
 def _lost(result: TuneResult) -> list[str]:
-    """The tasks that lose most compared with the cores' peak, if a rival is faster."""
+    """The tasks that lose the most time compared with the cores' peak, if a rival is faster."""
     best, tuned_s, peak = result.best_rival(), result.median_s(TUNED), result.peak_gflops
     if best is None or best.median_s is None or tuned_s is None or best.median_s >= tuned_s or peak is None:
         return []
@@ -126,7 +126,7 @@ def _lost(result: TuneResult) -> list[str]:
 
 
 def _parts(result: TuneResult) -> list[_Part]:
-    """Tasks and functions of a run, those that take longest first."""
+    """Tasks and functions of a run, in descending order of time."""
     if result.network_profile is None:
         return []
     alone_s = {task.name: task.network_s for task in result.tasks}

@@ -1,4 +1,4 @@
-"""Networks of a set in its report."""
+"""Networks of a set in the set's report."""
 
 from __future__ import annotations
 

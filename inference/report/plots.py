@@ -30,24 +30,24 @@ from .curve import curve_plot
 from .table import Row, rows
 
 MAX_TASKS = 40
-"""Number of tasks in the task plot at most; those with the largest share of time are drawn."""
+"""Most tasks in the task plot, which shows the tasks with the largest share of time."""
 
 _COLOURS = {TUNED: AFTER, UNTUNED: BEFORE}
 
 
 Drawn: TypeAlias = dict[Callable[[TuneResult], Plot | None], Plot | None]
-"""Plots by the function that draws them, None where the result holds no data for one."""
+"""Plots by the function that draws them; None if the result lacks data for a plot."""
 
 
 def plots(result: TuneResult, drawn: Drawn | None = None) -> list[Plot]:
-    """Every plot that the result holds data for; those in `drawn` are not drawn again."""
+    """Every plot with data in the result; plots in `drawn` are not drawn again."""
     drawn = drawn or {}
     found = (drawn[draw] if draw in drawn else draw(result) for draw in _plots())
     return [plot for plot in found if plot is not None]
 
 
 def drawn_early(result: TuneResult) -> Drawn:
-    """The plots that can be drawn before the length of the run is known."""
+    """Plots that do not depend on the length of the run."""
     return {draw: draw(result) for draw in _plots() if draw is not _stages}
 
 
@@ -112,7 +112,7 @@ def _latencies(result: TuneResult) -> Plot | None:
         for y, (one, median_s) in enumerate(shown):
             colour = _COLOURS.get(one.name, PEER)
             samples = np.asarray(one.samples_s) * 1e3
-            # A fixed zigzag separates samples that would overlap.
+            # A fixed zigzag separates overlapping samples.
             offsets = 0.14 * ((np.arange(len(samples)) % 5) / 2 - 1)
             axes.scatter(samples, y + offsets, s=24, color=colour, alpha=0.55, linewidths=0)
             axes.vlines(median_s * 1e3, y - 0.28, y + 0.28, color=colour, linewidth=3)

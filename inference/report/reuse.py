@@ -1,4 +1,4 @@
-"""Reuse tree of a run: the tasks that were searched, and the parents whose programs the others began with."""
+"""Reuse tree of a run: the searched tasks, and the parent tasks that supplied start programs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ NO_PAIR = "No two tasks of this run can reuse each other's programs, so each was
 EARLIER = "earlier run"
 
 _Node = tuple[str, "TaskResult | None", tuple[bool, ...]]
-"""Name of a task, the task itself, and whether it and each of those above it have a sibling below."""
+"""Name of a task, the task, and whether it and each of its ancestors have a later sibling."""
 
 
 def reuses(result: TuneResult) -> bool:
-    """Whether the run was asked to reuse programs, or has tasks that did."""
+    """Whether the run was configured to reuse programs, or has tasks that did."""
     search = result.settings.get("search")
     asked = isinstance(search, dict) and search.get("reuse", "off") != "off"
     return asked or any(task.parent for task in result.tasks)
 
 
 def reuse_facts(result: TuneResult) -> list[Fact]:
-    """The line about reuse, if the run asked for it."""
+    """The line about reuse, if the run was configured for it."""
     if not reuses(result):
         return []
     children = [task for task in result.tasks if task.parent]
@@ -39,7 +39,7 @@ def reuse_facts(result: TuneResult) -> list[Fact]:
 
 
 def reuse_table(result: TuneResult) -> Table:
-    """A row for each task below its parent; without rows if no task reuses another."""
+    """A row for each task, below its parent; no rows if no task reuses another."""
     rows = []
     if any(task.parent for task in result.tasks):
         bridges = {task.workload_hash for task in result.bridges()}
@@ -84,7 +84,7 @@ def _search(task: TaskResult, is_bridge: bool) -> str:
 
 
 def _nodes(tasks: Sequence[TaskResult]) -> Iterator[_Node]:
-    """Tasks and parents of earlier runs, each below its parent; those with the largest share first."""
+    """Tasks and parents of earlier runs, each below its parent; tasks with the largest share come first."""
     by_hash = {task.workload_hash: task for task in tasks}
     children: dict[str, list[str]] = {}
     names: dict[str, str] = {}

@@ -21,7 +21,7 @@ class Row:
 
     @property
     def of_peak(self) -> float | None:
-        """Share of the cores' peak that the task reaches, None if latency or peak is not known."""
+        """Share of the cores' peak that the task reaches; None if latency or peak is unknown."""
         return _share_of_peak([self])
 
     @property
@@ -34,7 +34,7 @@ class Row:
 
 @dataclass(frozen=True)
 class _Quantity:
-    """A number of each task; `total` is that of the network."""
+    """A number for each task; `total` is the number for the network."""
 
     column: Column
     value: Callable[[Row], float | None]
@@ -46,7 +46,7 @@ class _Quantity:
 
 
 def rows(result: TuneResult) -> list[Row]:
-    """Rows of the tasks, those with the largest share of the network's time first."""
+    """Rows of the tasks, in descending order of their share of the network's time."""
     pairs = [
         Row(task, share, result.peak_gflops)
         for task, share in zip(result.tasks, result.shares(), strict=True)
@@ -55,7 +55,7 @@ def rows(result: TuneResult) -> list[Row]:
 
 
 def tasks_table(result: TuneResult, remarks: Sequence[str] = ()) -> Table:
-    """A row for each task; the last line is one run of the network, each task times its weight."""
+    """A row for each task; the last line is one run of the network, with each task times its weight."""
     table = rows(result)
     return Table(
         "Tasks",
@@ -84,7 +84,7 @@ def _network_ms(latency: Callable[[TaskResult], float | None]) -> Callable[[Sequ
 
 
 def _share_of_peak(table: Sequence[Row]) -> float | None:
-    """Operations of all rows over the seconds of a run and over the peak, None unless all are known."""
+    """Operations of all rows over the seconds of a run and over the peak; None unless all are known."""
     seconds = by_tasks_s([row.task for row in table], lambda task: task.latency_s)
     if not seconds or not table or (peak := table[0].peak_gflops) is None:
         return None

@@ -20,9 +20,9 @@ class ReportPaths(NamedTuple):
 
 
 def write_report(result: TuneResult, folder: Path, drawn: Drawn | None = None) -> ReportPaths:
-    """Writes `report.json` and `report.html` into `folder`, creating it if needed.
+    """Writes `report.json` and `report.html` into `folder`, which it creates if needed.
 
-    `drawn` are plots of the page that are drawn already.
+    `drawn` holds plots of the page that exist already.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = ReportPaths(folder / "report.json", folder / "report.html")

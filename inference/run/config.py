@@ -22,12 +22,12 @@ from .network_set import Member, check_export, export_of, members_of
 
 
 class TuneConfigError(UserError, ValueError):
-    """A setting of the tuning run cannot be."""
+    """A setting of the tuning run is invalid."""
 
 
 @dataclass(frozen=True)
 class TuneConfig:
-    """One tuning run; the fields are those of conf/tune.yaml."""
+    """Settings of one tuning run; the fields are those in conf/tune.yaml."""
 
     network: Any
     output: Path | None
@@ -98,7 +98,7 @@ class TuneConfig:
             )
 
     def _check_set(self) -> None:
-        """Checks what a set of networks rules out."""
+        """Rejects settings that a set of networks does not support."""
         check_export(self.export, self.is_set)
         if not self.is_set:
             return
@@ -122,7 +122,7 @@ class TuneConfig:
 
     @property
     def folder(self) -> Path:
-        """Folder of the report: `output`, by default one that is named after the networks."""
+        """Folder of the report: `output`, or by default a folder named after the networks."""
         if self.output is not None:
             return self.output
         names = dict.fromkeys(member.name for member in members_of(self.network, inputs=self.inputs))
@@ -134,7 +134,7 @@ class TuneConfig:
         return len(self.members) > 1
 
     def of_member(self, member: Member) -> TuneConfig:
-        """Settings by which one network of a set is compiled, checked and timed after the search."""
+        """Settings to compile, check and time one network of a set after the search."""
         return replace(
             self,
             network=member.network,
@@ -149,7 +149,7 @@ class TuneConfig:
     def check_for(self, target: Target) -> None:
         """Raises if the target rules out the data type, the executor or an export.
 
-        Those are MissingInstructionError, ExecutorConfigError and LinkerError.
+        The errors are MissingInstructionError, ExecutorConfigError and LinkerError.
         """
         self.lowering.check_for(target)
         check_runs(self.executor, target)
@@ -158,17 +158,17 @@ class TuneConfig:
 
     @property
     def breadth_first(self) -> bool:
-        """Whether each task gets a quick round before any is searched."""
+        """Whether each task gets a quick round before the first full search."""
         return self.budget_s is not None and self.search.measure
 
     @property
     def network_arguments(self) -> dict[str, Any]:
-        """Arguments of `load_network` of the only network."""
+        """Arguments of `load_network` for the only network."""
         return self.members[0].arguments(self.seed, self.kwargs)
 
     @property
     def task_settings(self) -> dict[str, Any]:
-        """Settings that decide which tasks the network has, and whether they are measured."""
+        """Settings that determine the tasks of the network, and whether they are measured."""
         return {
             "measured": self.search.measure,
             **{name: getattr(self, name) for name in ("network", "inputs", "batch", "kwargs")},

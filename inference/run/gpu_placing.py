@@ -24,12 +24,12 @@ if TYPE_CHECKING:  # it imports SciPy, which takes a tenth of a second
 
 @dataclass(frozen=True)
 class FastestTemplate:
-    """The fastest template of a task or of joined calls."""
+    """The fastest template for a task or for joined calls."""
 
     latency_s: float
     title: str
     module: str
-    """TVM's JSON of a module whose `main` launches it."""
+    """TVM's JSON of a module whose `main` launches the template."""
 
     @property
     def function(self) -> PrimFunc:
@@ -42,16 +42,16 @@ def placed(
     templates: Mapping[str, FastestTemplate],
     chains: Sequence[GpuChain],
 ) -> tuple[tvm.IRModule, list[TaskResult]]:
-    """The network with the templates that are faster, and the results with them.
+    """The network with the faster templates, and the corresponding results.
 
-    A template of one task must be faster than its schedule; one of joined calls must be faster than the
-    fastest way to compute all of them. Joined calls have a result of their own, and their tasks have fewer
-    calls.
+    A template for one task must be faster than the task's schedule. A template for joined calls must be
+    faster than the fastest way to compute them separately. Joined calls get a separate result, and their
+    tasks then have fewer calls.
 
     Args:
         mod: network of `to_relax`.
         results: results of its tasks.
-        templates: fastest template by workload hash.
+        templates: fastest templates by workload hash.
         chains: joined calls of the network.
     """
     slower_s = {
@@ -89,7 +89,7 @@ def placed(
 def _joined_result(
     chain: GpuChain, template: FastestTemplate, results: Mapping[str, TaskResult]
 ) -> TaskResult:
-    """Result of joined calls; the untuned latency is the sum over their tasks."""
+    """Result for joined calls; the untuned latency is the sum over their tasks."""
     replaced = [results[name] for name in chain.replaces if name in results]
     untuned_s = sum(result.untuned_latency_s or math.inf for result in replaced)
     return TaskResult(
@@ -116,7 +116,7 @@ def _launching_templates(
     faster: Mapping[str, FastestTemplate],
     joined: Sequence[tuple[GpuChain, FastestTemplate]],
 ) -> tvm.IRModule:
-    """The module whose calls launch these templates, without functions that nothing calls."""
+    """The module with launches of these templates, without functions that nothing calls."""
     placer = _Placer(mod)
     entries = {var: f for var, f in mod.functions_items() if isinstance(f, relax.Function)}
     for chain, template in joined:
@@ -142,19 +142,19 @@ def _launching_templates(
 
 
 Callee = tuple[tvm.ir.GlobalVar, list[relax.TensorType]]
-"""A function that launches a template, and the arrays that it writes: a workspace perhaps, and the output."""
+"""A function that launches a template, and the arrays that it writes: the output, and maybe a workspace."""
 
 
 @mutator
 class _Placer(PyExprMutator):
-    """Binds results to launches of templates. Calls that they replace are left without a reader."""
+    """Binds results to launches of templates. The calls that they replace lose all readers."""
 
     def __init__(self, mod: tvm.IRModule) -> None:
         super().__init__(mod)
         self.calls: dict[relax.Var, tuple[Callee, tuple[relax.Expr, ...]]] = {}
 
     def added(self, template: FastestTemplate, name: str) -> Callee:
-        """The function of a template, in the module."""
+        """Adds the function of a template to the module, and returns it with the kinds of its outputs."""
         function = template.function
         written = [param for param in function.params if param.name in ("workspace", "output")]
         added = self.builder_.add_func(function.without_attr("global_symbol"), f"{name}_template")

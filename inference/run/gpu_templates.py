@@ -1,7 +1,7 @@
-"""Templates for GPUs in a network: compiled, measured on the device, taken where they beat a task's schedule.
+"""GPU templates in a network: compiled, measured on the device, and used where faster than schedules.
 
-Bolt's light-weight profiler (section 3.2.2). A template is a whole function and no schedule, so that a file
-of its own beside the database keeps it.
+The method is Bolt's light-weight profiler (section 3.2.2). A template is a whole function rather than a
+schedule, so a separate file in the database's folder stores it.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:  # it imports SciPy, which takes a tenth of a second
     from ...compiler.templates.gpu.matching import Match
 
 Compile = Callable[[Problem, Gpu, int], "list[Compiled] | str"]
-"""Templates of a problem, at most so many and the most promising first; or why there are none."""
+"""The most promising templates of a problem, up to a number; or the reason for an empty result."""
 
 
 @dataclass(frozen=True)
 class Due:
-    """A task, or calls joined to one function, whose templates are to be measured."""
+    """A task, or calls joined into one function, with templates to measure."""
 
     function: tvm.tirx.PrimFunc
     match: Match
 
 
 def joined_calls(mod: tvm.IRModule, target: Target) -> dict[str, Due]:
-    """Calls of a network that one template computes together, by workload hash of their joined function."""
+    """Calls that one template computes together, by workload hash of their joined function."""
     if traits(target).gpu is None:
         return {}
     from ...compiler.networks.alternatives.gpu_chains import gpu_chains
@@ -58,16 +58,16 @@ def joined_calls(mod: tvm.IRModule, target: Target) -> dict[str, Due]:
 
 
 class GpuTemplates:
-    """Templates of the tasks of a network on one target, with those of earlier runs."""
+    """Templates for the tasks of a network on one target, including templates of earlier runs."""
 
     def __init__(self, folder: Path, target: Target, count: int, *, retune: bool = False) -> None:
-        """Templates of earlier runs, unless they shall be measured again.
+        """Loads templates of earlier runs, unless they must be measured again.
 
         Args:
             folder: folder of a tuning database.
-            target: target of all tasks; one without templates has none.
-            count: templates of a task that are measured; 0 takes none.
-            retune: forgets earlier runs.
+            target: target of all tasks; some targets have no templates.
+            count: number of templates to measure per task; 0 disables templates.
+            retune: ignores earlier runs.
         """
         self._path, self._count = folder / TEMPLATES_FILE, count
         self._gpu = traits(target).gpu if count else None
@@ -75,7 +75,7 @@ class GpuTemplates:
         self._known = dict(map(_read, read_notes(self._path))) if reads else {}
 
     def due(self, tasks: Sequence[Task], chains: Mapping[str, Due] | None = None) -> dict[str, Due]:
-        """Tasks and chains by workload hash that templates compute, and that were not measured before."""
+        """Tasks and chains, by workload hash, that templates support and that were not measured before."""
         if self._gpu is None:
             return {}
         from ...compiler.templates.gpu.matching import matched
@@ -86,7 +86,7 @@ class GpuTemplates:
         return found | {name: due for name, due in (chains or {}).items() if name not in self._known}
 
     def missing(self) -> str:
-        """Advice where this machine lacks what compiles templates, "" where it lacks nothing."""
+        """Advice if this machine lacks the tools to compile templates, or ""."""
         there = find_spec("triton") is not None
         return "" if there else f"templates for GPUs need Triton: {INSTALL}"
 
@@ -98,10 +98,10 @@ class GpuTemplates:
         say: Callable[[str], None] = lambda _: None,
         compile_: Compile | None = None,
     ) -> int:
-        """Measures the templates of the tasks of `due`; returns the number that ran.
+        """Measures the templates of the tasks in `due`; returns the number that ran.
 
-        A task none of whose templates can be made is noted as such; one whose templates fail to run is tried
-        again next time. `say` is told why templates were left out.
+        If no template of a task can be built, the file records this. If its templates fail to run, the next
+        run tries again. `say` receives the reasons why templates were left out.
         """
         if not due or self._gpu is None:
             return 0
@@ -134,7 +134,7 @@ class GpuTemplates:
     def placed(
         self, mod: tvm.IRModule, results: Sequence[TaskResult]
     ) -> tuple[tvm.IRModule, list[TaskResult]]:
-        """The network with the templates that are faster than its schedules, and the results with them."""
+        """The network with the templates that are faster than its schedules, and the matching results."""
         known = {name: one for name, one in self._known.items() if math.isfinite(one.latency_s)}
         if not known:
             return mod, list(results)
@@ -149,7 +149,8 @@ class GpuTemplates:
     def _compiled(
         self, due: Mapping[str, Due], gpu: Gpu, compile_: Compile | None
     ) -> Iterator[tuple[str, list[Compiled] | str]]:
-        """The most promising templates of each task, or why there are none; each takes a process seconds."""
+        """The most promising templates of each task, or the reason for having none; a task takes a process
+        seconds."""
         problems = [task.match.problem for task in due.values()]
         given = repeat(gpu), repeat(self._count)
         if compile_ is not None:
@@ -167,7 +168,7 @@ class GpuTemplates:
 
 
 def compiled_templates(problem: Problem, gpu: Gpu, count: int) -> list[Compiled] | str:
-    """The `count` most promising templates that compile well; the reason as text where none can be made."""
+    """The `count` most promising templates that compile well; the reason as text if none can be built."""
     try:
         return [one.compiled for one in profile(problem, gpu, count).templates]
     except GpuTemplateError as error:
@@ -175,7 +176,7 @@ def compiled_templates(problem: Problem, gpu: Gpu, count: int) -> list[Compiled]
 
 
 def _reason(outcome: MeasureOutcome) -> str:
-    """The last line of what a failed measurement says."""
+    """The last line of a failed measurement's message."""
     return next(reversed(outcome.message.strip().splitlines()), str(outcome.failure))
 
 

@@ -10,28 +10,28 @@ class CallTime:
     """Calls of one function in a run of the compiled network."""
 
     name: str
-    """Name of the function: one that runs a task, another compiled one, or a builtin of TVM's virtual machine
-    (`vm.builtin.*`), which allocates, checks shapes and makes views."""
+    """Name of the function. It is a function that runs a task, another compiled function, or a builtin of
+    TVM's virtual machine (`vm.builtin.*`), which allocates memory, checks shapes or creates views."""
     calls: int
     """Number of calls in one run."""
     seconds: float
-    """Of all these calls together, in the run where they were shortest."""
+    """Total seconds of these calls, in the run where this total was shortest."""
     task: str = ""
-    """Name of the task that the function runs, empty for a function that runs none."""
+    """Name of the task that the function runs; empty for other functions."""
 
 
 @dataclass(frozen=True)
 class NetworkProfile:
-    """A run of the compiled network by its calls. Printed, it is a table."""
+    """Calls in a run of the network; prints as a table."""
 
     run_s: float
     """Seconds of the shortest run."""
     calls: list[CallTime]
-    """Those that take longest first."""
+    """Calls in descending order of time."""
 
     @property
     def rest_s(self) -> float:
-        """Seconds of a run outside of all calls: interpreting the bytecode. Noise may make it negative."""
+        """Seconds of a run outside all calls, spent on interpreting bytecode; noise can make it negative."""
         return self.run_s - sum(call.seconds for call in self.calls)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Tuning of one network: its tasks are searched, and it is compiled, checked and timed."""
+"""Tuning of one network: search for its tasks, compilation, check and timing."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .tuning_run import TuningRun
 
 
 class OutputMismatchError(UserError, RuntimeError):
-    """The tuned network computes something else than the original."""
+    """The outputs of the tuned network differ from the original's."""
 
 
 class NetworkRun(TuningRun):
     """Run of one network."""
 
     def run(self) -> TuneResult:
-        """Tunes, compiles, checks and times the network, and reports. Raises UserError."""
+        """Tunes, compiles, checks and times the network, and writes the report. Raises UserError."""
         config = self.config
         comparison_runs = load_comparison_runs(config.report.beside)
         with self.opened() as opened:
@@ -67,7 +67,7 @@ class NetworkRun(TuningRun):
         return result
 
     def _loaded(self) -> Network:
-        """The network, in int8 with its quantised form beside the report; runs a file."""
+        """Loads the network, with its quantised form next to the report for int8; runs an ONNX file once."""
         config = self.config
         network = load_network(**config.network_arguments)
         if config.lowering.dtype == INT8:
@@ -89,7 +89,7 @@ class NetworkRun(TuningRun):
 
 
 def _as_built(task: TaskResult, unbuildable: Collection[str]) -> TaskResult:
-    """The result of a task, without the schedule that the compiled network lacks."""
+    """The task's result, without its schedule if TVM could not build code for it."""
     if task.name not in unbuildable:
         return task
     return replace(task, tuned_latency_s=None, predicted=False, reason=NOT_BUILT)

@@ -1,4 +1,4 @@
-"""Networks of a tuning run: one, or a set of networks, batch sizes and input shapes with one operator set."""
+"""Networks of a run: one, or a set of networks, batch sizes and input shapes with one operator set."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...compiler.task import Task
 from ...errors import UserError
 
 NAME = "{name}"
-"""Place of a network's name in the pattern of exported files."""
+"""Placeholder for a network's name in the pattern of exported files."""
 
 
 class NetworkSetError(UserError, ValueError):
-    """A set of networks that cannot be, or networks of it that failed."""
+    """A set of networks is invalid, or networks in it failed."""
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Member:
     """One network of a run, with its inputs."""
 
     name: str
-    """Name within the set, which also names files."""
+    """Name within the set, also used in file names."""
     network: str
     batch: int
     inputs: list[Any] | None
 
     def arguments(self, seed: int, kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Arguments of `load_network`, by which another process builds the same network."""
+        """Arguments of `load_network`, from which another process builds the same network."""
         return {
             "name_or_path": self.network,
             "inputs": self.inputs,
@@ -80,7 +80,7 @@ def members_of(network: Any, batch: Any = 1, inputs: Any = None) -> list[Member]
 
 
 def export_of(pattern: Path | None, member: Member, is_set: bool) -> Path | None:
-    """File that a network is exported to: a set takes a folder, or a pattern with {name}."""
+    """File to which a network is exported: a set requires a folder, or a pattern with {name}."""
     if pattern is None or not is_set:
         return pattern
     if NAME in str(pattern):
@@ -89,7 +89,7 @@ def export_of(pattern: Path | None, member: Member, is_set: bool) -> Path | None
 
 
 def check_export(pattern: Path | None, is_set: bool) -> None:
-    """Raises NetworkSetError for a single file where a set is exported."""
+    """Raises NetworkSetError if a set is exported to a single file."""
     if pattern is not None and is_set and NAME not in str(pattern) and pattern.suffix:
         raise NetworkSetError(
             f"export={pattern}: several networks need a file each; give a folder, or a pattern such as "
@@ -98,11 +98,11 @@ def check_export(pattern: Path | None, is_set: bool) -> None:
 
 
 def operator_set(tasks: Mapping[str, Sequence[Task]]) -> list[Task]:
-    """Tasks of several networks, each once, with the sum of its weights.
+    """Tasks of several networks without duplicates, each with the sum of its weights.
 
     Args:
-        tasks: of each network, by its name in the set. Where two tasks are called the same, the later one
-            is named after its network, too.
+        tasks: tasks of each network, by its name in the set. If two different tasks share a name, the name of
+            the later one includes its network.
     """
     found: dict[str, Task] = {}
     names: set[str] = set()
@@ -128,7 +128,7 @@ def _is_several(inputs: Any) -> bool:
 
 
 def _listed(field: str, value: Any, *, is_list: bool) -> list[Any]:
-    """The value as a list; raises NetworkSetError for an empty one and for the same value twice."""
+    """The value as a list; raises NetworkSetError for an empty list and for duplicates."""
     if not is_list:
         return [value]
     if not _is_list(value):

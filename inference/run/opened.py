@@ -1,4 +1,4 @@
-"""Parts that a tuning run works with, once its target and its device are known."""
+"""Parts of a tuning run, created once its target and device are known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..workers.workforce import Workforce
 
 @dataclass(frozen=True)
 class Opened:
-    """Parts that a run works with."""
+    """Parts of a tuning run."""
 
     target: Target
     hardware: Hardware

@@ -1,4 +1,4 @@
-"""Time that the models of a search took once: measuring their data, and training them."""
+"""One-time cost of the models in a search: measuring their data, and training them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ...models.checkpoints.checkpoint import load_card
 
 
 def pretraining_s(checkpoints: Iterable[str]) -> float | None:
-    """Seconds of the data and of the training of checkpoints, by their cards; None where one does not tell.
+    """Seconds of the data and the training of checkpoints, from their cards; None if a card lacks them.
 
-    Models that were trained on the same tasks, or on some of another's, share the time of measuring. An
-    explorer is taught by another model and has measured nothing itself.
+    Models that share training tasks share the measuring time of these tasks. An explorer learns from another
+    model and requires no measurements of its own.
     """
     measuring: dict[frozenset[str], float] = {}
     trained = 0.0

@@ -1,4 +1,4 @@
-"""Clock for the time that a run spends in each of its stages."""
+"""Clock for the time that a run spends in each stage."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from contextlib import contextmanager
 class StageClock:
     """Seconds by stage, in the order of first entry; thread-safe.
 
-    The time of a nested stage is not counted for the stage around it, so that the stages of a thread add up
-    to its elapsed time.
+    The time of a nested stage does not count for the enclosing stage, so the stages of a thread add up to its
+    elapsed time.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class StageClock:
             self.add({name: elapsed - frame[0]})
 
     def add(self, seconds: Mapping[str, float]) -> None:
-        """Adds seconds that were measured elsewhere, such as in another process."""
+        """Adds seconds that were measured elsewhere, for example in another process."""
         with self._lock:
             for name, value in seconds.items():
                 self._seconds[name] += value

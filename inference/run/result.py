@@ -1,4 +1,4 @@
-"""Result of one tuning run: tasks, latencies of the network, time spent. `result_file` stores it."""
+"""Result of one tuning run: tasks, network latencies, time spent. `result_file` stores it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ BY_STOCK = "stock TVM with nothing set"
 NOTHING_TO_TUNE = "nothing to tune"
 UNTUNED_IS_FASTER = "untuned is faster"
 NOT_BUILT = "TVM builds no code for its schedule in the network"
-"""Reasons why a task that was searched to its end has no schedule."""
+"""Reasons why a completely searched task has no schedule."""
 
 
 @dataclass(frozen=True)
 class TaskResult:
-    """Result of tuning one task. Latencies are seconds per call, None where none was measured."""
+    """Result of tuning one task. Latencies are seconds per call, or None if not measured."""
 
     name: str
     operator: str
@@ -33,44 +33,44 @@ class TaskResult:
     flops: float
     """Floating-point operations of one call."""
     untuned_latency_s: float | None
-    """Without a schedule; of an alternative that the network takes, that of the tasks that it replaces."""
+    """Latency without a schedule. For an alternative in use, the latency of the replaced tasks."""
     tuned_latency_s: float | None
     candidates_scored: int
     candidates_measured: int
-    """Candidates built and run on the device, including those that failed."""
+    """Number of candidates built and run on the device, including failed ones."""
     candidates_failed: int
     search_s: float
     measure_s: float
     predicted_scores: list[float]
     """The cost model's score of each measured candidate, best first."""
     measured_latencies_s: list[float]
-    """Latencies of the same candidates in the same order, +inf for a failure."""
+    """Latencies of the same candidates in the same order; +inf for a failure."""
     reason: str = ""
-    """Reason why the task was not tuned; empty for a tuned task."""
+    """Reason why the task was not tuned, or empty."""
     from_database: bool = False
     """True if the schedule came from a database, without a search."""
     family: str = ""
     """Name of the task's family, by `search.families`."""
     parent: str = ""
-    """Name of the task whose adapted programs the search began with; empty for a search of its own."""
+    """Name of the task whose adapted programs the search began with; empty if the search started fresh."""
     parent_hash: str = ""
-    """Workload hash of that task, which may be one of an earlier run."""
+    """Workload hash of that task, which may belong to an earlier run."""
     predicted: bool = False
-    """True if the task has a schedule by the cost model's prediction alone, which no device measured."""
+    """Whether the schedule rests on the cost model's prediction alone, without a measurement."""
     candidates_drafted: int = 0
-    """Different candidates that the draft model rated by their decisions."""
+    """Number of different candidates that the draft model rated by their decisions."""
     candidates_tried: int = 0
-    """Candidates that were replayed into programs: those proposed and those rejected."""
+    """Number of candidates replayed into programs: proposed ones and rejected ones."""
     candidates_rejected: dict[str, int] = field(default_factory=dict)
-    """Candidates that were tried and not proposed, by cause; see `CandidateCounts`."""
+    """Rejected candidates by cause; see `CandidateCounts`."""
     candidates_proposed: int = 0
-    """Valid programs that the search handed on to be measured."""
+    """Number of valid programs that the search submitted for measurement."""
     failures: dict[str, int] = field(default_factory=dict)
-    """Failed measurements by kind (`FailureKind`); they add up to `candidates_failed`."""
+    """Failed measurements by kind (`FailureKind`); their sum is `candidates_failed`."""
     alternative: bool = False
-    """True for a task that the network calls only if it is faster than tasks of its own."""
+    """Whether the task belongs to an alternative, which the network calls only if it is faster."""
     template: str = ""
-    """Template for a GPU that the network runs in place of a schedule; empty for none."""
+    """GPU template that the network runs instead of a schedule, or empty."""
 
     def __post_init__(self) -> None:
         for name in ("untuned_latency_s", "tuned_latency_s"):
@@ -88,14 +88,14 @@ class TaskResult:
 
     @property
     def speedup(self) -> float | None:
-        """Untuned latency over tuned latency, None unless both are known."""
+        """Untuned latency over tuned latency; None unless both are known."""
         if self.untuned_latency_s is None or self.tuned_latency_s is None:
             return None
         return self.untuned_latency_s / self.tuned_latency_s
 
     @property
     def latency_s(self) -> float | None:
-        """Latency as the network runs it: tuned if it was tuned, else untuned."""
+        """Latency in the network: the tuned latency if the task was tuned, otherwise the untuned one."""
         return self.untuned_latency_s if self.tuned_latency_s is None else self.tuned_latency_s
 
     @property
@@ -113,7 +113,7 @@ class TaskResult:
 def by_tasks_s(tasks: Sequence[TaskResult], latency: Callable[[TaskResult], float | None]) -> float | None:
     """Sum of weight times `latency` over the tasks of a network, in seconds; None unless each is known.
 
-    Tasks of weight 0 are no part of it.
+    Tasks of weight 0 do not count.
     """
     own = [task for task in tasks if task.weight]
     times = [latency(task) for task in own]
@@ -122,41 +122,41 @@ def by_tasks_s(tasks: Sequence[TaskResult], latency: Callable[[TaskResult], floa
 
 
 def untuned_by_tasks_s(tasks: Sequence[TaskResult]) -> float | None:
-    """`by_tasks_s` of the untuned latencies."""
+    """`by_tasks_s` for the untuned latencies."""
     return by_tasks_s(tasks, lambda task: task.untuned_latency_s)
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """Form of the whole network, or rival that runs it, with its latency in seconds per run."""
+    """Form of the whole network, or a rival that runs it, with its latency in seconds per run."""
 
     name: str
     """TUNED, UNTUNED, the title of a rival, or the caller's own name."""
     version: str = ""
     own_process: bool = True
-    """Whether it ran in a process of its own; False beside other contestants."""
+    """Whether it ran in a separate process; False for a contestant that shared the tuning process."""
     ready_s: float | None = None
-    """Seconds from the network as the user has it to the end of its first run."""
+    """Seconds from the user's form of the network to the end of its first run."""
     peak_mb: float | None = None
-    """Most memory that its process had resident, in megabytes."""
+    """Peak resident memory of its process, in megabytes."""
     samples_s: list[float] = field(default_factory=list)
     """Median latency of each turn."""
     median_s: float | None = None
     """Median of `samples_s`, None if it was not timed."""
     min_s: float | None = None
     disturbed: bool = False
-    """Whether other work of the machine disturbed its timing, so that no ratio is claimed."""
+    """Whether other work on the machine disturbed the timing, so that no ratio is claimed."""
     max_abs_difference: float | None = None
     """Difference of its outputs from the reference, None if not compared."""
     error: str = ""
-    """Why it was not timed, or not to the end; empty where nothing failed."""
+    """Reason why it was not timed, or not completely; empty after a success."""
     dtype: str = ""
-    """Data type of its products, "" where that is not known."""
+    """Data type of its products, or "" if unknown."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Agreement of the outputs of a network in a narrower data type with those in float32.
+    """Agreement of the outputs of a network in a narrower data type with the float32 outputs.
 
     Differences are the largest absolute ones on the example inputs; shares are means over random inputs.
     """
@@ -165,23 +165,23 @@ class Agreement:
     inputs: int
     """Number of those random inputs."""
     rival_difference: float | None
-    """Of the rival; None where it does not run the network in the data type."""
+    """Difference of the rival; None if it cannot run the network in the data type."""
     top_1: float
-    """Share of the rows of outputs whose largest element is where it is in float32."""
+    """Share of output rows whose largest element has the same position as in float32."""
     rival_top_1: float | None
-    """The same of the rival."""
+    """The same share for the rival."""
     rival: str = "PyTorch"
-    """Name of what else runs in the data type: PyTorch eager in bfloat16, ONNX Runtime in int8."""
+    """Name of the rival in this data type: PyTorch eager in bfloat16, ONNX Runtime in int8."""
 
 
 def comparable(contestant: Contestant) -> bool:
-    """Whether a ratio may be claimed from the contestant's latency."""
+    """Whether the contestant's latency supports a ratio."""
     return contestant.median_s is not None and not contestant.disturbed and not contestant.error
 
 
 @dataclass(frozen=True)
 class ComparisonRun:
-    """Another tuning run of the same network, whose curve is drawn beside this one's."""
+    """Another tuning run of the same network, for comparing the curves in one plot."""
 
     name: str
     curve: list[tuple[float, float]]
@@ -190,22 +190,22 @@ class ComparisonRun:
 
 @dataclass(frozen=True)
 class AlternativeResult:
-    """Another way to compute a piece of the network; latencies are seconds of one place, None if unknown."""
+    """Another algorithm for a piece of the network; latencies are seconds at one place, None if unknown."""
 
     name: str
     """The algorithm, and the functions that it replaces."""
     replaced: list[str]
-    """Names of the tasks that it replaces, called in a row."""
+    """Names of the replaced tasks, which the network calls in a row."""
     tasks: list[str]
-    """Names of the tasks that take their place."""
+    """Names of the tasks that replace them."""
     places: int
-    """Places of the network that it is offered for."""
+    """Number of places in the network that could use it."""
     taken: int
-    """Places where the compiled network computes it so; 0 where something else is faster."""
+    """Number of places at which the compiled network uses it; 0 if another algorithm is faster."""
     direct_s: float | None
-    """Sum of the replaced tasks."""
+    """Sum over the replaced tasks."""
     alternative_s: float | None
-    """Sum of the tasks that take their place."""
+    """Sum over the tasks that replace them."""
 
 
 @dataclass(frozen=True)
@@ -215,16 +215,16 @@ class NetworkOutcome:
     name: str
     """Name in the set, and of the folder with its own report."""
     tasks: int
-    """Number of its tasks, of which others of the set may have some, too."""
+    """Number of its tasks, including tasks that other networks of the set share."""
     median_s: float | None = None
     """Latency of the tuned network, None unless it was timed without disturbance."""
     rival: str = ""
-    """The fastest rival that was timed without disturbance, "" for none."""
+    """The fastest rival with an undisturbed timing, or ""."""
     rival_s: float | None = None
     outputs_match: bool | None = None
     """None if not compared."""
     error: str = ""
-    """Why it was not tuned, compiled or timed; empty where nothing failed."""
+    """Reason why it was not tuned, compiled or timed; empty after a success."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class TuneResult:
     settings: dict[str, Any]
     tasks: list[TaskResult]
     contestants: list[Contestant]
-    """Forms of the network and rivals; empty where the network did not run here."""
+    """Forms of the network and rivals; empty if the network did not run here."""
     max_abs_difference: float | None
     """Difference of the tuned network's outputs from the reference; NaN if an output is NaN, None if not
     compared."""
@@ -256,68 +256,67 @@ class TuneResult:
     profile_s: dict[str, float] = field(default_factory=dict)
     """Seconds of work by step, summed over all processes that search and measure."""
     power_w: float | None = None
-    """Assumed power of the machine while it tunes, in watts; None for no estimate of energy."""
+    """Assumed power of the machine during tuning, in watts; None disables the estimate of energy."""
     co2_kg_per_kwh: float | None = None
     """Assumed emission per kilowatt-hour."""
     pretraining_s: float | None = None
-    """Seconds that measuring the data and training the models of the search took once, for all runs; None
-    without a model, or where its card does not tell."""
+    """Seconds spent once, for all runs, on measuring the data and training the models of the search; None
+    without a model, or if its card lacks them."""
     comparison_runs: list[ComparisonRun] = field(default_factory=list)
     simulated: bool = False
-    """True for a dry run, whose latencies are made up."""
+    """Whether this is a dry run, with made-up latencies."""
     exported: list[Contestant] = field(default_factory=list)
-    """Latencies of the exported library in a process of its own, BY_LOAD and BY_STOCK; empty without one."""
+    """Latencies of the exported library in a new process, BY_LOAD and BY_STOCK; empty without a library."""
     left_out: dict[str, str] = field(default_factory=dict)
-    """Rivals that could not take part, with the reason."""
+    """Reasons of the rivals that could not take part, by title."""
     network_profile: NetworkProfile | None = None
-    """The tuned network by its calls, timed beside nothing else in the process that tuned it; None if it did
-    not run there, on its CPU."""
+    """Profile of the tuned network by its calls, timed alone in the process that tuned it; None if it did not
+    run there, on its CPU."""
     recast: list[str] = field(default_factory=list)
-    """Operators that run in another data type, since TVM builds no code for their own, such as
-    `equal of bool in int32`."""
+    """Operators that run in another data type because TVM cannot build code for their own, such as `equal of
+    bool in int32`."""
     float_products: int = 0
-    """Number of products of a network in int8 that stay float32, since they have no form in integers."""
+    """Number of products in an int8 network that stay float32, because they have no integer form."""
     peak_gflops: float | None = None
-    """Measured float32 peak of the target's cores in 10^9 operations a second, None where it was not
-    measured."""
+    """Measured float32 peak of the target's cores in 10^9 operations a second; None if not measured."""
     agreement: Agreement | None = None
-    """Agreement with the network in float32, None where it is in float32 or did not run here."""
+    """Agreement with the float32 network; None for a float32 network and for one that did not run here."""
     alternatives: list[AlternativeResult] = field(default_factory=list)
-    """Alternatives to the tasks as the network has them, with those that it takes; tasks that it does without
-    have weight 0."""
+    """Alternatives to the network's tasks, both used and unused; tasks that the network no longer uses have
+    weight 0."""
     networks: list[NetworkOutcome] = field(default_factory=list)
-    """Networks of a set, empty for a single one; weights of a set's `tasks` are sums over its networks."""
+    """Networks of a set; empty for a single network. Weights of a set's `tasks` are sums over networks."""
 
     def median_s(self, name: str) -> float | None:
-        """Median latency of a contestant, None unless it was timed without disturbance."""
+        """Median latency of a contestant; None unless it was timed without disturbance."""
         return next((one.median_s for one in self.contestants if one.name == name and comparable(one)), None)
 
     def speedup_over(self, name: str) -> float | None:
-        """Median latency under `name` over the tuned network's, None unless both are comparable."""
+        """Median latency under `name` over the tuned network's; None unless both are comparable."""
         tuned_s, other_s = self.median_s(TUNED), self.median_s(name)
         return None if tuned_s is None or other_s is None else other_s / tuned_s
 
     def rivals(self) -> list[Contestant]:
-        """Contestants other than the two forms that TVM compiled: fastest first, failed ones last."""
+        """Contestants except for TVM's two compiled forms: fastest first, failed ones last."""
         others = [one for one in self.contestants if one.name not in (TUNED, UNTUNED)]
         return sorted(others, key=lambda one: math.inf if one.error else one.median_s or math.inf)
 
     def best_rival(self) -> Contestant | None:
-        """The fastest rival that was timed without disturbance."""
+        """The fastest rival with an undisturbed timing."""
         return next(filter(comparable, self.rivals()), None)
 
     @property
     def outputs_match(self) -> bool | None:
-        """True if outputs are equal within the tolerance (NaN never is), None if not compared."""
+        """Whether outputs are equal within the tolerance (NaN never is); None if not compared."""
         return None if self.max_abs_difference is None else self.max_abs_difference <= self.tolerance
 
     def bridges(self) -> list[TaskResult]:
-        """Tasks that neither the network nor an alternative has, which a search added for others to reuse."""
+        """Tasks that neither the network nor an alternative has; a search adds them for others to reuse."""
         replaced = {name for one in self.alternatives for name in one.replaced}
         return [task for task in self.tasks if not (task.weight or task.alternative or task.name in replaced)]
 
     def shares(self) -> list[float | None]:
-        """Each task's share of the time that the network spends in its tasks, in the order of `tasks`."""
+        """Each task's share of the network's time in tasks, in the order of `tasks`."""
         times = [task.network_s for task in self.tasks]
         total = sum(time for time in times if time is not None)
         return [None if time is None else time / total for time in times]

@@ -22,13 +22,13 @@ from .result import (
 )
 
 SCHEMA_VERSION = 1
-"""Version of the layout of `report.json`; raised when an old file can no longer be read."""
+"""Version of the layout of `report.json`, incremented when an old file can no longer be read."""
 
 _Record = TypeVar("_Record")
 
 
 class ResultFormatError(UserError, ValueError):
-    """A file holds no result of a tuning run, or one of another schema version."""
+    """A file does not hold the result of a tuning run, or has another schema version."""
 
 
 def save_result(result: TuneResult, path: Path) -> None:
@@ -38,7 +38,7 @@ def save_result(result: TuneResult, path: Path) -> None:
 
 
 def load_result(path: Path) -> TuneResult:
-    """Reads a file of `save_result`; raises ResultFormatError, which names the file."""
+    """Reads a file from `save_result`; raises ResultFormatError with the name of the file."""
     try:
         return result_from_json(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
@@ -52,7 +52,7 @@ def load_result(path: Path) -> TuneResult:
 
 
 def load_comparison_runs(path: Path | None) -> list[ComparisonRun]:
-    """The run of a file of `save_result`, whose curve is drawn beside another's; none without a path.
+    """The run in a file from `save_result`, for a comparison of curves; None without a path.
 
     Raises ResultFormatError.
     """
@@ -63,7 +63,7 @@ def load_comparison_runs(path: Path | None) -> list[ComparisonRun]:
 
 
 def result_to_json(result: TuneResult) -> dict[str, Any]:
-    """JSON-able form; a failed candidate's latency becomes null, other infinities and NaN a string."""
+    """JSON-compatible form; a failed candidate's latency becomes null, other infinities and NaN strings."""
     document = asdict(result)
     for task in document["tasks"]:
         task["measured_latencies_s"] = [
@@ -119,7 +119,7 @@ def result_from_json(document: Any) -> TuneResult:
 def _agreement(values: Mapping[str, Any] | None) -> Agreement | None:
     if values is None:
         return None
-    # Older files know PyTorch alone.
+    # Older files contain only PyTorch as a rival.
     return _build(Agreement, {name.replace("pytorch_", "rival_"): value for name, value in values.items()})
 
 
@@ -131,7 +131,7 @@ def _network_profile(values: Mapping[str, Any] | None) -> NetworkProfile | None:
 
 
 def _build(record: type[_Record], values: Mapping[str, Any]) -> _Record:
-    """An instance of the dataclass `record`; ResultFormatError names missing and unknown fields."""
+    """Instance of the dataclass `record`; ResultFormatError names missing and unknown fields."""
     known = fields(record)  # type: ignore[arg-type]
     expected = {f.name for f in known if f.default is MISSING and f.default_factory is MISSING}
     missing, unknown = sorted(expected - set(values)), sorted(set(values) - {f.name for f in known})
@@ -163,7 +163,7 @@ def _points(curve: Any) -> list[tuple[float, float]]:
 
 
 def _jsonable(value: Any) -> Any:
-    """Plain JSON: NumPy values become Python's, NaN and infinity strings for `float`, the rest text."""
+    """Plain JSON: NumPy values become Python values, NaN and infinity strings for `float`, the rest text."""
     if isinstance(value, Mapping):
         return {str(key): _jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Tuning of a set of networks: one operator set, one database, one report of the whole (ETO section 7.2)."""
+"""Tuning of a set of networks: one operator set, one database, one joint report (ETO section 7.2)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .tuning_run import TuningRun
 class SetRun(TuningRun):
     """Run of several networks, whose tasks are searched together.
 
-    Then each network is loaded again, compiled, checked and timed by itself, with a report of its own in a
-    folder of its name: two networks need not fit into memory at once.
+    After the search, each network is loaded again, compiled, checked and timed separately, because two
+    networks may not fit into memory at once. Each gets a report in a folder of its name.
     """
 
     def run(self) -> TuneResult:
-        """Tunes the set and reports; networks that fail are named at the end, and the others go on."""
+        """Tunes the set and writes the reports; failed networks do not stop the others and are named last."""
         config = self.config
         with self.opened() as opened:
             joined: dict[str, Due] = {}
@@ -51,7 +51,7 @@ class SetRun(TuningRun):
     ) -> tuple[dict[str, list[Task]], list[list[Offer]], dict[str, NetworkOutcome]]:
         """Tasks of each network that has some, alternatives to them, and an outcome for every network.
 
-        Adds their `joined_calls` to `joined`. Raises NetworkSetError where all fail.
+        Adds their `joined_calls` to `joined`. Raises NetworkSetError if all networks fail.
         """
         tasks: dict[str, list[Task]] = {}
         offers: list[list[Offer]] = []

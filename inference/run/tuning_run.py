@@ -1,4 +1,4 @@
-"""A tuning run from its opened parts to its report, whatever gives it tasks."""
+"""A tuning run from its opened parts to its report, for any source of tasks."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ from .profiling import StageClock
 from .result import TaskResult, TuneResult
 
 _REFERENCE = "reference outputs"
-"""Stage of the outputs of an ONNX file."""
+"""Stage that computes the outputs of an ONNX file."""
 
 
 class TuningRun(ABC):
-    """One run, whose parts share clock and console; `NetworkRun` and `SetRun` say what it tunes."""
+    """One run, whose parts share clock and console; `NetworkRun` and `SetRun` supply its tasks."""
 
     def __init__(
         self, config: TuneConfig, console: Console, started: float, *, searches: bool = True
     ) -> None:
-        """A run that does not search takes what the database has."""
+        """A run without a search uses only the schedules in the database."""
         self.config = config
         self.searches = searches
         self.console = console
@@ -71,28 +71,28 @@ class TuningRun(ABC):
 
     @abstractmethod
     def run(self) -> TuneResult:
-        """Tunes and reports. Raises UserError."""
+        """Tunes and writes the report. Raises UserError."""
 
     def elapsed_s(self) -> float:
         return time.time() - self.started
 
     def run_file(self, network: Network) -> None:
-        """Runs a file that is checked here, so that an error comes before the search; the check asks again.
+        """Runs an ONNX file before the search, to find errors early; the check reuses the outputs.
 
-        ONNX's evaluator is slow, and its seconds are no part of the budget.
+        ONNX's evaluator is slow, so its seconds do not count towards the budget.
         """
         if network.module is None and self.config.executor.kind == "local":
             with self.work.stage(_REFERENCE):
                 network.reference_outputs()
 
     def left_s(self) -> float | None:
-        """Seconds of the budget that are left, None without one."""
+        """Remaining seconds of the budget, or None without a budget."""
         if self.config.budget_s is None:
             return None
         return self.config.budget_s - self.elapsed_s() + self.work.seconds.get(_REFERENCE, 0.0)
 
     def result(self, name: str, opened: Opened, tasks: list[TaskResult], tuner: NetworkTuner) -> TuneResult:
-        """The result of the search, without what the trial of a network adds."""
+        """The result of the search, without the results of a network's trial."""
         config, workforce = self.config, opened.workforce
         return TuneResult(
             network=name,
@@ -122,7 +122,7 @@ class TuningRun(ABC):
 
     @contextmanager
     def opened(self) -> Iterator[Opened]:
-        """Opens the database and starts the processes where a search is expected; ends them afterwards."""
+        """Opens the database, and starts processes if a search is expected; ends them afterwards."""
         config = self.config
         with self.watch.stage("start and imports"):
             target = parse_target(config.target)
@@ -146,7 +146,7 @@ class TuningRun(ABC):
                 if not config.search.measure:
                     self.predicted = PredictedSchedules(database.folder, target)
                 if not self._expects_nothing(database):
-                    self._start(workforce, database)  # beside the next stage
+                    self._start(workforce, database)  # during the next stage
             yield Opened(target, hardware, workforce, database)
 
     @contextmanager
@@ -195,7 +195,7 @@ class TuningRun(ABC):
     def tune(
         self, tasks: Sequence[Task], opened: Opened, offers: Sequence[Offer] = ()
     ) -> tuple[NetworkTuner, list[TaskResult]]:
-        """Searches the tasks and their alternatives as far as they are due, and returns their results."""
+        """Searches the due tasks and alternatives, and returns their results."""
         config, workforce, database = self.config, opened.workforce, opened.database
         if config.require_database:
             database.require(needed_tasks(tasks, offers, database.latency_of))
@@ -216,7 +216,7 @@ class TuningRun(ABC):
             tuner = self._tuner(opened, planner, starts, on_progress)
             try:
                 with self.watch.stage("search and measure"):
-                    # Nothing runs but the network where all schedules must be there.
+                    # If all schedules must exist already, only the network runs.
                     untuned_s = None if searches else [_noted_untuned_s(task, database) for task in tasks]
                     results = tuner.tune(tasks, untuned_s, offers)
                     if self.searches and not self._anything_due(tasks, database, reuse, offers=offers):
@@ -238,7 +238,7 @@ class TuningRun(ABC):
         return tuner, results
 
     def _starts(self, opened: Opened) -> list[StartSource]:
-        """Start sources that the settings ask for."""
+        """Start sources that the settings request."""
         config = self.config
         return asked_starts(
             config.search,
@@ -257,7 +257,7 @@ class TuningRun(ABC):
         starts: Sequence[StartSource],
         on_progress: Callable[[str, float], None],
     ) -> NetworkTuner:
-        """The tuner of a run whose processes are started."""
+        """Tuner of a run with started processes."""
         config, workforce, database = self.config, opened.workforce, opened.database
         search = config.search
         memory = SurrogateMemory.of(database.folder, workforce.checkpoint, shared=search.share_surrogate)
@@ -287,7 +287,7 @@ class TuningRun(ABC):
 
     @property
     def _times_templates(self) -> bool:
-        """Whether templates for GPUs that were never measured are measured now."""
+        """Whether to measure GPU templates that were never measured."""
         config = self.config
         asked = config.search.templates and config.search.measure
         return bool(asked and self.searches and not config.require_database and config.executor.has_device)
@@ -297,7 +297,7 @@ class TuningRun(ABC):
         return joined_calls(mod, target) if self._times_templates else {}
 
     def gpu_templates(self, tasks: Sequence[Task], opened: Opened, joined: Mapping[str, Due]) -> GpuTemplates:
-        """Templates of the tasks and of `joined_calls` for a GPU, those that are due measured."""
+        """GPU templates of the tasks and of `joined_calls`, after measuring the due ones."""
         config, workforce = self.config, opened.workforce
         count = config.search.templates if config.search.measure else 0
         retune = config.retune and self.searches
@@ -315,9 +315,9 @@ class TuningRun(ABC):
         return templates
 
     def report(self, result: TuneResult, opened: Opened) -> TuneResult:
-        """Prints and writes the result, with the length of the run, which it returns."""
+        """Prints and writes the result with the length of the run, and returns it."""
         with self.watch.stage("report"):
-            # Not at the top, where it would delay the searches.
+            # A top-level import would delay the searches.
             from ..report.plots import drawn_early
             from ..report.terminal import print_profile, print_report
             from ..report.write import write_report
@@ -343,6 +343,6 @@ class TuningRun(ABC):
 
 
 def _noted_untuned_s(task: Task, database: TuningDatabase) -> float:
-    """Latency in seconds of a task without a schedule, inf where it is not known."""
+    """Latency in seconds of a task without a schedule; inf if unknown."""
     noted_s = database.notes.untuned_s(task)
     return math.inf if noted_s is None else noted_s

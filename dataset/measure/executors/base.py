@@ -21,11 +21,11 @@ class Executor(Protocol):
 
     @property
     def batches_overlap(self) -> bool:
-        """Whether concurrent calls of `measure` are processed in parallel instead of one after the other."""
+        """Whether concurrent calls of `measure` run in parallel rather than sequentially."""
 
     @property
     def stage_pids(self) -> Mapping[str, Sequence[int]]:
-        """Processes on this machine by what they do: building, timing, or measuring for both."""
+        """Processes on this machine by their role: building, timing, or both in measuring."""
 
     def hardware(self) -> Hardware:
         """Description of the devices, which are all of one kind."""

@@ -1,4 +1,4 @@
-"""Measurement on local CUDA devices: one compiler process a core, one timing process a device."""
+"""Measurement on local CUDA devices: one compiler process per core, one timing process per device."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make_cuda_executor(
 ) -> Pipeline:
     """Create an executor over the visible CUDA devices, which must be of one kind.
 
-    Raises ExecutorConfigError if there is none, or if their names differ.
+    Raises ExecutorConfigError if no device is visible, or if the devices' names differ.
     """
     visible = _visible_devices()[: config.devices]
     if not visible:
@@ -49,7 +49,7 @@ def make_cuda_executor(
 
 
 def _names(devices: int) -> list[str]:
-    """Names of the devices, none where TVM runs programs without NVIDIA's driver, as on an emulation."""
+    """Names of the devices; empty if TVM runs programs without NVIDIA's driver, as on an emulation."""
     try:
         return [cuda_name(index) for index in range(devices)]
     except NoCudaDeviceError:

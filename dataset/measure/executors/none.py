@@ -9,7 +9,7 @@ from ..job import MeasureJob, MeasureOutcome
 
 
 class NoExecutor:
-    """Executor that knows a device and measures nothing on it."""
+    """Executor that describes a device and measures nothing on it."""
 
     devices = 0
     batches_overlap = False
@@ -19,7 +19,7 @@ class NoExecutor:
         self._hardware = hardware
 
     def hardware(self) -> Hardware:
-        """The device that it was made with."""
+        """The device that the executor was created with."""
         return self._hardware
 
     def measure(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:

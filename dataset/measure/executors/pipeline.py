@@ -1,6 +1,6 @@
 """Measurement in two stages: compiler processes feed one timing process for each device.
 
-Both stages run at the same time, as the device is not the CPU that compiles. One thread watches all
+Both stages run at the same time, because the device is not the compiling CPU. One thread watches all
 processes; callers of `measure` wait for their outcomes.
 """
 
@@ -127,7 +127,7 @@ class Pipeline:
         raise errors[0]
 
     def stop_waiting(self) -> None:
-        """Give up all programs that no process has begun to build, now and from now on."""
+        """Drop all programs that no process has begun to build, now and from now on."""
         self._stopping = True
         self._wake_sender.send_bytes(b".")
 
@@ -340,7 +340,7 @@ class Pipeline:
         if reply.get("usable", True):
             self._finish(build, outcome)
         else:
-            # The program is to blame only if the device works without it.
+            # The program is at fault only if the device works without it.
             worker.suspect = build, outcome
             worker.restart()
 
@@ -350,7 +350,7 @@ class Pipeline:
             worker.suspect = None
 
     def _time_again(self, worker: StageWorker, build: QueuedBuild, reason: str) -> None:
-        """Queue a candidate again that lost its device, or fail it if that happens too often."""
+        """Requeue a candidate that lost its device, or fail it if this happens too often."""
         build.losses += 1
         if build.losses <= _MAX_LOSSES:
             self._to_time.appendleft(build)

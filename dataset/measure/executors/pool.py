@@ -65,7 +65,7 @@ class _Answer:
 class WorkerPool:
     """Executor for the local CPU.
 
-    Building uses all workers at once. Timing uses one worker while the others wait, as programs timed
+    Building uses all workers at once. Timing uses one worker while the others wait, because programs timed
     together disturb each other. A worker that dies or hangs is replaced; its candidate becomes a typed
     failure, and its other built candidates are built again.
     """
@@ -120,7 +120,8 @@ class WorkerPool:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Waits for the measurement under way, and measures nothing during the block, which times itself."""
+        """Waits for the current measurement, and blocks others during the block, which does its own
+        timing."""
         with self._measuring, self.timing_context():
             yield
 

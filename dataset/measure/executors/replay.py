@@ -1,6 +1,6 @@
-"""Replay: latencies of a pool of measured programs in place of a device.
+"""Replay: latencies from a pool of measured programs replace a device.
 
-The command offers it as `executor=replay`, which compares searches in minutes. So it is part of the product.
+The command offers it as `executor=replay`, which compares searches in minutes, so it is part of the product.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from ..job import MeasureJob, MeasureOutcome
 
 
 class ReplayExecutor:
-    """Executor that answers with what a pool has measured, at once.
+    """Executor that answers immediately with the measurements of a pool.
 
-    A search under replay draws its candidates from the pool (`search/strategy=pool`); one from elsewhere is
-    an error, as no latency would be right for it. A task without a schedule gets the longest latency of its
-    programs, since a pool has none of it. Outcomes are marked as simulated.
+    A search under replay draws its candidates from the pool (`search/strategy=pool`). A candidate from
+    another source is an error, since the pool has no correct latency for it. A task without a schedule gets
+    the longest latency of its programs, because a pool does not contain its unscheduled program. Outcomes are
+    marked as simulated.
     """
 
     devices = 1
@@ -33,20 +34,20 @@ class ReplayExecutor:
         self._elapsed_s = 0.0
 
     def hardware(self) -> Hardware:
-        """The device of the pool under a name of its own, so that its schedules are kept apart."""
+        """The device of the pool under a different name, so that its schedules are kept apart."""
         return replace(self._pool.hardware, name=f"replay of {self._pool.hardware.name}")
 
     def elapsed_s(self) -> float:
-        """Seconds that building and running took when the pool was measured, a program built once."""
+        """Seconds of building and running when the pool was measured; each program counts as built once."""
         return self._elapsed_s
 
     @property
     def measured(self) -> int:
-        """Number of different programs that it was asked for."""
+        """Number of different programs requested."""
         return len(self._built)
 
     def measure(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
-        """Outcomes of the pool, in order; raises PoolError for a candidate that is not in it."""
+        """Outcomes of the pool, in order; raises PoolError for a candidate outside the pool."""
         return [self._outcome(job) if job.trace else self._untuned(job.task) for job in jobs]
 
     def close(self) -> None:
@@ -91,5 +92,5 @@ class ReplayExecutor:
 
 
 def make_replay_executor(config: ExecutorConfig) -> ReplayExecutor:
-    """Creates the executor of `executor.pool`; raises what ProgramPool raises."""
+    """Creates the executor of `executor.pool`; raises the errors of ProgramPool."""
     return ReplayExecutor(ProgramPool(config.pool, config.hardware))

@@ -1,1 +1,1 @@
-"""Worker processes: how they are started, what they compile and time."""
+"""Worker processes: their start, compilation and timing."""

@@ -81,8 +81,8 @@ class Bench:
         config = self.config
         cutoff_s = config.slow_factor * best_latency_s
         first_s = self._once(library, arguments)
-        # The first run also pays for page faults and waking threads. A second run decides whether the program
-        # is slow, unless the first exceeded the cutoff by more than that.
+        # The first run also includes page faults and waking threads. A second run decides whether the program
+        # is slow, unless the first run exceeded the cutoff by more than this extra time.
         slow_s = first_s
         if cutoff_s < first_s < cutoff_s + _FIRST_RUN_S:
             slow_s = self._once(library, arguments)

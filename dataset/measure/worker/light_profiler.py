@@ -1,4 +1,4 @@
-"""Light profiler: the register tiles of this machine, measured once and kept (Bolt, section 3.2.2)."""
+"""Light profiler: the register tiles of this machine, measured once and stored (Bolt, section 3.2.2)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .process import WorkerLostError, WorkerProcess, WorkerSpec, WorkerStartErro
 _LOG = logging.getLogger(__name__)
 
 TIMEOUT_S = 60.0
-"""Seconds after which measuring has failed; it takes one to three for each data type."""
+"""Seconds after which a measurement counts as failed; each data type normally needs one to three."""
 
 
 class LightProfiler:
@@ -34,7 +34,7 @@ class LightProfiler:
         anew: bool = False,
         alone: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        """`anew` measures what an earlier run has kept; `alone`, entered meanwhile, can pause other work."""
+        """`anew` repeats earlier runs' measurements; `alone`, entered meanwhile, can pause other work."""
         self._target = target
         self._hardware = hardware
         self._path = profile_path(target, hardware)
@@ -43,9 +43,9 @@ class LightProfiler:
         self._failed: set[Instruction] = set()
 
     def profile(self, instructions: Iterable[Instruction]) -> TileProfile | None:
-        """Costs of all register tiles of these instructions; measures those that are missing.
+        """Costs of all register tiles for these instructions; measures the missing ones.
 
-        None where measuring fails, which a line of the log says, and where the caches are not known.
+        None if measuring fails, with a line in the log, or if the caches are unknown.
         """
         wanted = [instruction for instruction in instructions if not self._profile.has(instruction)]
         unknown = not (self._hardware.l1_bytes and self._hardware.l2_bytes)
@@ -78,7 +78,7 @@ class LightProfiler:
         return {name: TileCost(*numbers) for name, numbers in reply["costs"].items()}
 
     def _keep(self) -> None:
-        """Writes the file whole or not at all; a folder that cannot be written keeps nothing."""
+        """Writes the file whole or not at all; nothing is stored in a read-only folder."""
         partial = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ class Operations(Protocol):
 
 
 class RepliedError(Exception):
-    """Failure of an operation with a reply of its own."""
+    """Failure of an operation with a specific reply."""
 
     @property
     def reply(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def _answer(operations: Operations, op: str, **request: Any) -> dict[str, Any]:
 
 
 def _die_with_parent() -> None:
-    """Make Linux kill this process when its parent ends, so that a kill -9 leaves nothing behind."""
+    """Make Linux kill this process when its parent ends, so that a kill -9 leaves no process running."""
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)

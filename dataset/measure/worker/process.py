@@ -25,7 +25,7 @@ START_TIMEOUT_S = 120.0
 START_ATTEMPTS = 3
 
 _WITHOUT_TORCH = "import sys, runpy; sys.modules['torch'] = None; runpy.run_module({!r}, run_name='__main__')"
-"""TVM imports torch if available, which takes most of the time and half of the memory of its start."""
+"""TVM imports torch if available, which accounts for most of the time and half of the memory of its start."""
 
 
 class WorkerStartError(UserError, RuntimeError):

@@ -27,7 +27,7 @@ class ReplaceableProcess:
         return self.current.process.pid
 
     def replace(self) -> None:
-        """Kills the process and starts another one, which stands still if this one is paused."""
+        """Kills the process and starts a new one, which is paused if the old one is."""
         with self._changing:
             self.current.kill()
             self.current = self._start()
@@ -59,7 +59,7 @@ class ReplaceableProcess:
 
 @contextmanager
 def paused(processes: Sequence[ReplaceableProcess]) -> Iterator[None]:
-    """Pauses the processes, and what replaces them, during the block."""
+    """Pauses the processes and their replacements during the block."""
     for process in processes:
         process.pause()
     try:

@@ -22,7 +22,7 @@ LIBRARIES_KEPT = 32
 
 
 class StaleSessionError(RepliedError):
-    """The connection to the device must be renewed first; the device was not asked."""
+    """The connection to the device must be renewed first; the device received no request."""
 
     @property
     def reply(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Compiler(Role):
         return {}
 
     def export(self, module: str, path: str, checked: bool) -> dict[str, Any]:
-        """Write a module's library; replies with what a device needs to run it."""
+        """Write a module's library; replies with the data that a device needs to run it."""
         mod, buffers = entries(load(module), checked)
         export(mod, self.target, Path(path))
         return {"library": path, "buffers": buffers}

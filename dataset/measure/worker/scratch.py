@@ -20,8 +20,8 @@ _LOCK = "in-use"
 class ScratchFolder:
     """Temporary folder `foretune-<pid>-...` with a lock that its owner holds.
 
-    The system releases the lock when the process ends in any way. The process id would not be enough: another
-    process may have it by then, also in another container that shares the temporary folder.
+    The system releases the lock whenever the process ends. A process id would not suffice, because another
+    process may have the same id by then, even in another container that shares the temporary folder.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Times of the sample programs, in a process of its own: a CPU that refuses AMX ends it."""
+"""Timing of the sample programs in a separate process, since a CPU that refuses AMX would end it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .roles import Role
 
 _REPEATS = 5
 _SHORTEST_S = 3e-5
-"""Seconds of a run, so that reading the clock does not count."""
+"""Seconds of a run, long enough that reading the clock does not count."""
 
 _BYTE = 0x3F
 """Value of all bytes: 0.75 as float32 and bfloat16. Products of zeros take less time with AMX."""
@@ -29,7 +29,7 @@ class TileTimer(Role):
     """Role that measures register tiles."""
 
     def profile(self, instructions: list[str], l1_bytes: int, l2_bytes: int) -> dict[str, Any]:
-        """Costs by name of the register tile for all that are sampled of these instructions."""
+        """Costs of all sampled register tiles for these instructions, by tile name."""
         tiles = [tile for name in instructions for tile in sample_tiles(INSTRUCTION[name])]
         library = tvm.compile(sample_module(tiles), target=self.target).jit()
         size = 5 * l2_bytes
@@ -45,7 +45,8 @@ class TileTimer(Role):
 def _cost(tile: RegisterTile, run: Callable[..., object], l1_bytes: int, l2_bytes: int) -> TileCost:
     """Cost of a register tile from reductions of four lengths.
 
-    Operands take an eighth and half of the first cache, half of the second, and four times as much as that.
+    Operands occupy an eighth and half of the first cache, half of the second cache, and four times the second
+    cache.
     """
     each = tile.data_bytes + tile.weight_bytes
     pitch_of_step = LINE if tile.instruction.tiles else 4
@@ -54,7 +55,7 @@ def _cost(tile: RegisterTile, run: Callable[..., object], l1_bytes: int, l2_byte
     lengths += [l2_bytes // 2 // each, 4 * l2_bytes // each]
 
     def seconds(steps: int) -> float:
-        # Rows that are a power of two apart would share lines of a cache.
+        # Rows at distances of a power of two would share cache lines.
         pitch = steps * pitch_of_step + LINE
         return _shortest(lambda repeats: run(pitch, steps, repeats))
 

@@ -27,7 +27,7 @@ def compiler_environment(target: Target, cuda_compiler: str) -> dict[str, str]:
 def cuda_environment(compiler: str) -> dict[str, str]:
     """Environment in which TVM finds its CUDA compiler (`nvcc`, `nvrtc` or `auto`) and CUDA libraries.
 
-    `auto` takes NVRTC if it is installed, which starts no process and compiles in half of nvcc's time.
+    `auto` selects NVRTC if it is installed, because it starts no process and compiles in half of nvcc's time.
     """
     toolkit = _toolkit_with("include/cuda_fp16.h")
     if compiler in ("auto", "nvrtc") and toolkit is not None and _has_nvrtc():
@@ -76,5 +76,5 @@ def _toolkits() -> Iterator[Path]:
 
 
 def _prepended(variable: str, folder: Path) -> str:
-    """Search path of `variable` with a folder in front."""
+    """Search path of `variable` with a folder prepended."""
     return os.pathsep.join(filter(None, (str(folder), os.environ.get(variable))))

@@ -64,7 +64,7 @@ NO_SEARCH = {
 
 
 def _sampling_limits(samplers: pd.Series) -> Iterator[str]:
-    """Sentences on records whose programs were not drawn by chance, by their samplers."""
+    """Sentences on records whose programs were not drawn at random, by sampler."""
     if searched := int((~samplers.isin(NO_SEARCH)).sum()):
         which = "Programs" if searched == len(samplers) else f"Programs of {counted(searched, 'record')}"
         yield f"{which} were not sampled uniformly from their space: a search proposes more fast ones."

@@ -69,7 +69,7 @@ class AnnealingSampler(ProgramSampler):
         chosen = {trace: visited[trace][1] for trace in best}
         self.passed_over[LOWER_SCORE] -= len(self._waiting & chosen.keys())
         self._waiting -= chosen.keys()
-        # Random candidates fill up what the walk did not find.
+        # Random candidates fill the rest of the round if the walk found too few.
         return self._draw_random_new(self.per_round - len(chosen), chosen) | chosen
 
     def _walk(self) -> dict[str, tuple[float, ms.MeasureCandidate]]:

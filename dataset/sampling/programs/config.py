@@ -73,7 +73,7 @@ def make_program_sampler(
     traces: Sequence[str] = (),
     hardware: Hardware | None = None,
 ) -> ProgramSampler:
-    """Create the sampler of a task, with the space, scorer and random share that `config` asks for.
+    """Create the sampler of a task, with the space, scorer and random share from `config`.
 
     `traces` are the task's traces for the database sampler. `hardware` is the device, which a pretrained
     scorer needs.

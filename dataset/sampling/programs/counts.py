@@ -1,4 +1,4 @@
-"""Counts of the candidates that a search considers, by what became of them."""
+"""Counts of the candidates that a search considers, by their outcome."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 DUPLICATE = "duplicate"
-"""Cause of a valid program that was known already."""
+"""Cause for a valid program that was already known."""
 
 LOWER_SCORE = "lower score"
-"""Cause of a valid program that a search by evolution or annealing rated and did not propose."""
+"""Cause for a valid program that evolution or annealing rated and did not propose."""
 
 
 @dataclass(frozen=True)
 class CandidateCounts:
     """Candidates of one task or of several.
 
-    A candidate that is tried is replayed into a program, and then proposed or rejected:
-    `tried == proposed + sum(rejected.values())`. A difference of two counts may be negative: a later round
-    may propose what an earlier one rejected for its lower score.
+    A tried candidate is replayed into a program, and then proposed or rejected: `tried == proposed +
+    sum(rejected.values())`. A difference of two counts may be negative: a later round may propose a candidate
+    that an earlier one rejected for its lower score.
     """
 
     drafted: int = 0
-    """Different candidates that a draft model rated by their decisions; few of them are tried."""
+    """Different candidates that a draft model rated by their decisions; only a few of them are tried."""
     tried: int = 0
     proposed: int = 0
-    """Valid programs, none of them twice, that a search hands on to be measured."""
+    """Valid programs without duplicates that a search submits for measurement."""
     rejected: Mapping[str, int] = field(default_factory=dict)
     """Number by cause: "trace does not apply", the name of a postprocessor, DUPLICATE, LOWER_SCORE."""
 

@@ -28,7 +28,7 @@ _FAILED_RUN_S = 1e10  # MetaSchedule's latency of a failed candidate
 
 @derived_object
 class _CountingScorer(ms.cost_model.PyCostModel):
-    """Scorer that counts the programs that it is asked about."""
+    """Scorer that counts the programs that it scores."""
 
     def __init__(self, scorer: ms.CostModel) -> None:
         super().__init__()
@@ -99,10 +99,10 @@ class EvolutionarySampler(ProgramSampler):
             )
 
     def _draw(self) -> LivePrograms:
-        """Candidates of one search; random ones replace those that are known or duplicates.
+        """Candidates of one search; random ones replace known candidates and duplicates.
 
-        The programs of a population count as tried in each generation that rates them. Those that the search
-        made and did not rate, for lack of a population, are not counted.
+        The programs of a population count as tried in each generation that rates them. Programs that the
+        search created without rating them, for lack of a population, do not count.
         """
         rated, invalid = self._counting.rated, self.rejected.total()
         with interrupts_deferred():

@@ -1,4 +1,4 @@
-"""Candidates of a task that a search knows, and the live programs of those that are not measured yet."""
+"""Candidates of a task that a search knows, and the live programs of the unmeasured ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LiveProgram(NamedTuple):
 
     @classmethod
     def of(cls, program: ms.MeasureCandidate) -> LiveProgram:
-        """The program with the trace read back from it, as TVM moves decisions that it does not allow."""
+        """The program with the trace read back from it, because TVM moves decisions it does not allow."""
         return cls(candidate_trace_json(program), program)
 
 
@@ -56,9 +56,9 @@ class KnownCandidates:
             self._live[trace] = program
 
     def program(self, trace: str) -> ms.MeasureCandidate:
-        """Live program of a candidate that is held; raises KeyError for others."""
+        """Live program of a held candidate; raises KeyError for any other."""
         return self._live[trace]
 
     def release(self, trace: str) -> ms.MeasureCandidate | None:
-        """Forgets and returns the live program of a candidate, which stays known; None if none is held."""
+        """Forgets and returns a candidate's live program, or None; the candidate stays known."""
         return self._live.pop(trace, None)

@@ -1,9 +1,9 @@
 """Exploration-based sampling (EBS) on a GPU: evolution of rows within the limits of a thread block.
 
 One-Shot Tuner explores with AutoTVM's simulated annealing, guided by its scorer (section 4.1.2, Algorithm 1,
-line 18). This sampler departs from it, and from MetaSchedule's evolutionary search, in two points. Children
-are rows of decisions that keep within the limits, because nearly all of MetaSchedule's are invalid on a GPU.
-And a scorer that has learned nothing rates no program: the first round is drawn at random then, as an
+line 18). This sampler departs from it, and from MetaSchedule's evolutionary search, in two points. First,
+children are rows of decisions that keep within the limits, because nearly all of MetaSchedule's children are
+invalid on a GPU. Second, an untrained scorer rates no programs: the first round is drawn at random, since an
 untrained model chooses no better.
 """
 
@@ -34,7 +34,7 @@ _CHILDREN_SHARE = 0.5
 """Children of a generation as a share of its size; the next parents are the best of all so far."""
 
 _TRIES = 4
-"""Children that are made for each that is wanted: some are known already."""
+"""Children created for each wanted child, because some are known already."""
 
 
 def evolutionary_sampler(setting: SamplerSetting, config: EvolutionaryConfig) -> ProgramSampler:
@@ -87,7 +87,7 @@ class RowEvolutionSampler(ProgramSampler):
         return chosen | self._draw_random_new(self.per_round - len(chosen), programs)
 
     def _evolved(self) -> tuple[dict[str, float], LivePrograms]:
-        """Scores and programs of all generations by trace, with the measured ones that they descend from."""
+        """Scores and programs of all generations by trace, including their measured ancestors."""
         size = self._config.population_size
         parents = list(self._fastest.items())[: round(_MEASURED_SHARE * size)]
         programs = {trace: program for trace, (_, program) in parents}
@@ -102,7 +102,8 @@ class RowEvolutionSampler(ProgramSampler):
                 break
             programs |= children
             scores |= self._scores_of(children)
-            # The next parents are the best of all so far, as a generation may be worse than the last.
+            # The next parents are the best of all generations, because a generation may be worse than the
+            # previous one.
             generation = sorted(programs, key=lambda trace: -scores[trace])[:size]
         return scores, programs
 
@@ -141,6 +142,6 @@ class RowEvolutionSampler(ProgramSampler):
 
 
 def _parent_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Probability [n] to be a parent: by score, as in MetaSchedule, with a positive one for the lowest."""
+    """Probability [n] of becoming a parent: by score, as in MetaSchedule, and positive for the lowest."""
     shifted = scores - scores.min() + 1e-3 * (np.ptp(scores) + 1e-9)
     return np.asarray(shifted / shifted.sum(), dtype=np.float64)

@@ -37,7 +37,7 @@ class ProgramSampler(ABC):
 
     Two candidates are the same if their canonical traces have the same decisions. On a GPU, candidates are
     drawn and changed as rows of decisions within the limits of a thread block (`RowSpace`), so that nearly
-    all that are replayed are valid.
+    all replayed candidates are valid.
     """
 
     name: str
@@ -46,9 +46,9 @@ class ProgramSampler(ABC):
     """Whether a cost model guides the sampler."""
 
     def __init__(self, setting: SamplerSetting, strategy: ms.SearchStrategy | str = "replay-trace") -> None:
-        """Create the sampler of a task; `strategy` is that of its tune context, see `make_tune_context`.
+        """Create the sampler of a task; `strategy` belongs to its tune context, see `make_tune_context`.
 
-        Raises NoDesignSpaceError if the task has nothing to tune, and ValueError if a scorer is needed and
+        Raises NoDesignSpaceError if the task has nothing to tune, and ValueError if a required scorer is
         missing.
         """
         if self.needs_scorer and setting.scorer is None:
@@ -100,13 +100,13 @@ class ProgramSampler(ABC):
 
     @property
     def counts(self) -> CandidateCounts:
-        """Candidates so far, by what became of them."""
+        """Candidates so far, by their outcome."""
         return CandidateCounts(
             tried=self._tried, proposed=self._proposed, rejected=self.rejected + self.passed_over
         )
 
     def _handed_on(self, found: LivePrograms) -> list[LiveProgram]:
-        """New candidates as proposals, which are known from now on."""
+        """New candidates as proposals; they count as known from now on."""
         self.known.add(found)
         self._proposed += len(found)
         return [LiveProgram(*item) for item in found.items()]

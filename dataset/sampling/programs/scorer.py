@@ -18,13 +18,13 @@ from ...hardware import Hardware
 from .strategy_config import SamplingError
 
 UNTRAINED = ("xgboost", "random")
-"""Scorers that are no checkpoint."""
+"""Scorers other than checkpoints."""
 
 CheckpointScorer = Callable[[str], Callable[[Task, Hardware], ms.CostModel]]
-"""Loads a checkpoint by name or folder, and makes scorers of tasks on a device of it; raises UserError."""
+"""Loads a checkpoint by name or folder, and creates its scorers for tasks on a device; raises UserError."""
 
 Scorer = Callable[[Task, Hardware | None], ms.CostModel]
-"""Makes the scorer of a task; a pretrained one needs the device."""
+"""Creates the scorer of a task; a pretrained scorer needs the device."""
 
 
 def make_scorer(

@@ -1,4 +1,4 @@
-"""Task of a program sampler, and how its candidates are drawn."""
+"""Task of a program sampler, and the settings for drawing its candidates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .known_candidates import KnownCandidates
 
 @dataclass(frozen=True, eq=False)
 class SamplerSetting:
-    """Task, target and everything else that every program sampler is made from."""
+    """Task, target and all other inputs that every program sampler shares."""
 
     task: Task
     target: Target
@@ -28,6 +28,6 @@ class SamplerSetting:
     random_share: float = 0.2
     """Share of a round that an exploring sampler draws at random instead of by score."""
     threads: int | None = None
-    """Threads that replay candidates; None is one a core. With a single one, a seed fixes the candidates."""
+    """Threads that replay candidates; None uses one per core. With a single thread, a seed fixes them."""
     known: KnownCandidates = field(default_factory=KnownCandidates)
     """Candidates of the task that are not proposed again."""

@@ -15,7 +15,7 @@ class SamplingError(UserError, ValueError):
 class StrategyConfigError(SamplingError):
     """A setting of a search algorithm is out of range.
 
-    `setting` is the message without the algorithm's name: the option, its value, and what is allowed.
+    `setting` is the message without the algorithm's name: the option, its value, and the allowed values.
     """
 
     def __init__(self, algorithm: str, setting: str) -> None:
@@ -32,7 +32,7 @@ class StrategyConfig:
     """
 
     name: str
-    """Name of the algorithm, by which `search/strategy` chooses it."""
+    """Name of the algorithm, for choosing it in `search/strategy`."""
 
     def check_at_least(self, bounds: Mapping[str, float]) -> None:
         """Raises StrategyConfigError for a field below its bound; None passes."""
@@ -42,7 +42,7 @@ class StrategyConfig:
                 raise StrategyConfigError(self.name, f"{name}={value}: must be at least {bound}")
 
     def check_shares(self, *names: str) -> None:
-        """Raises StrategyConfigError for a field that is no share in [0, 1]."""
+        """Raises StrategyConfigError for a field outside [0, 1]."""
         for name in names:
             value = getattr(self, name)
             if not 0 <= value <= 1:

@@ -1,4 +1,4 @@
-"""Rows that the prior counts: the zoo's table, and rows of operators that zoos call seldom or never."""
+"""Rows that the prior counts: the zoo's table, and rows for operators that zoos call seldom or never."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def prior_rows(table: Path) -> list[ZooRow]:
 
 
 def with_derived(rows: Iterable[ZooRow]) -> list[ZooRow]:
-    """The rows, and those that operators derive from them, with the same counts."""
+    """The rows, and the rows that operators derive from them, with the same counts."""
     given = list(rows)
     derivers: defaultdict[str, list[type[OperatorSettings]]] = defaultdict(list)
     for cls in OPERATOR_SETTINGS.values():

@@ -1,18 +1,18 @@
 """Prior over operator settings: One-Shot Tuner's prior-guided task sampling, section 4.1.1 and Algorithm 1.
 
-The paper draws one knob after the other, each from its frequency among the collected tasks that agree on all
-knobs drawn before. The counts of such a full chain multiply out to the count of the whole task, so the chain
-draws rows of the table and nothing else. Here each conditional frequency is interpolated with those of
-shorter conditions, so that draws are plausible and some are in no crawled network. With N(c) the number of
-tasks that have condition c, N(x, c) the number of those that also have value x, R(c) the number of rows of
-the table behind N(c), D(c) the number of different values in them, and c' the next shorter condition:
+The paper draws the knobs sequentially. It draws each knob by its frequency among the collected tasks that
+agree on all earlier knobs. The counts of such a full chain multiply out to the count of the whole task, so
+the chain only draws rows of the table. Here each conditional frequency is interpolated with frequencies under
+shorter conditions, so that draws are plausible and some occur in no crawled network. N(c) is the number of
+tasks that have condition c, N(x, c) the number of tasks that also have value x, R(c) the number of rows of
+the table in N(c), D(c) the number of different values in them, and c' the next shorter condition:
 
     P(x | c) = w(c) * N(x, c) / N(c) + (1 - w(c)) * P(x | c'),    w(c) = R(c) / (R(c) + smoothing * D(c))
 
 With `smoothing` 1 the weight is Witten and Bell's estimate that the next value was seen before (IEEE
 Transactions on Information Theory 37(4), 1991). It counts rows, because networks of one family repeat each
-other and are no independent evidence. With `smoothing` 0 this is the paper's chain. The last condition is
-empty.
+other and do not provide independent evidence. With `smoothing` 0 the formula is the paper's chain. The last
+condition is empty.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _Chain: TypeAlias = list[_Conditions]
 class Prior:
     """Conditional frequencies of operator settings among the tasks of crawled networks.
 
-    Each row of the table counts once per network: a tuner makes one task of equal calls.
+    Each row of the table counts once per network, because a tuner merges equal calls into one task.
     """
 
     def __init__(self, rows: Sequence[ZooRow], smoothing: float = 1.0) -> None:

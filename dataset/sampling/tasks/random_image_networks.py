@@ -195,7 +195,7 @@ class _WiredStage(nn.Module):
 
 
 def decoder(rng: Rng) -> MadeNetwork:
-    """Transposed convolutions that double a small image, some with a convolution behind them."""
+    """Transposed convolutions that double a small image, some followed by a convolution."""
     channels, side = draw_channels(rng, 512), pick(rng, 4, 7, 8, 12, 14, 16)
     shape, layers = (1, channels, side, side), list[nn.Module]()
     for _ in range(rng.integers(2, 5)):

@@ -1,8 +1,8 @@
-"""Operators of random networks, as part of Fasor's dataset is (section 7.1).
+"""Operators of random networks, which are also part of Fasor's dataset (section 7.1).
 
-Fasor takes networks of architecture search, linear stacks of convolutions with different settings, and
-randomly wired networks. A family here makes such networks one by one. Each is run on the `meta` device, and
-its operators are read with the steps fused behind them, as for a zoo's networks.
+Fasor uses networks from architecture search, linear stacks of convolutions with different settings, and
+randomly wired networks. A family here creates such networks one at a time. Each runs on the `meta` device,
+and its operators are read with the steps fused after them, as for a zoo's networks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from . import random_sequence_networks as sequences
 from .random_layers import MadeNetwork, Rng
 
 Family: TypeAlias = Callable[[Rng], MadeNetwork]
-"""Makes a network; called under `torch.device("meta")`."""
+"""Creates a network; called under `torch.device("meta")`."""
 
 FAMILIES: dict[str, Family] = {
     family.__name__: family
@@ -39,7 +39,7 @@ FAMILIES: dict[str, Family] = {
 """Families by the names that operators refer to."""
 
 MAX_NETWORKS = 1000
-"""Networks made in a row without the wanted operator before giving up."""
+"""Consecutive networks without the wanted operator before giving up."""
 
 
 def families_of(cls: type[OperatorSettings]) -> tuple[Family, ...]:
@@ -48,7 +48,7 @@ def families_of(cls: type[OperatorSettings]) -> tuple[Family, ...]:
 
 
 class RandomNetworks:
-    """Sampler of random networks' operators; each distinct operator of a network comes once."""
+    """Sampler of random networks' operators; each distinct operator of a network appears once."""
 
     def __init__(self) -> None:
         self._waiting: defaultdict[str, deque[OperatorSettings]] = defaultdict(deque)
@@ -71,7 +71,7 @@ class RandomNetworks:
         raise SettingsError(f"operator={operator}: {MAX_NETWORKS} random networks in a row had none")
 
     def _derive(self, cls: type[OperatorSettings], rng: Rng) -> OperatorSettings:
-        """Settings made of another operator's."""
+        """Settings derived from another operator's."""
         if not cls.made_of:
             raise SettingsError(
                 f"operator={cls.operator}: no random networks have it; use another sampler, or give "

@@ -1,7 +1,8 @@
-"""Report on a sampler's draws beside zoos and networks: `python -m foretune.dataset.sampling.tasks.report`.
+"""Report on a sampler's draws compared with zoos and networks.
 
-One-Shot Tuner (section 5) keeps its test networks out of the prior, and still finds that they have 9-12 % of
-their layers in common with the sampled tasks.
+Run it with `python -m foretune.dataset.sampling.tasks.report`. One-Shot Tuner (section 5) keeps its test
+networks out of the prior, and still finds that they have 9-12 % of their layers in common with the sampled
+tasks.
 """
 
 from __future__ import annotations

@@ -38,24 +38,24 @@ Sampler: TypeAlias = Callable[[str, np.random.Generator], OperatorSettings]
 """Draws settings of the named operator with an epilogue, in float32, channels first and of batch 1."""
 
 DEFAULT_BATCHES = (1, 1, 1, 2, 4, 8)
-"""Factors of a batch of 1, each as likely as the others. Zoos run one input at a time, and so do most who
-serve a network; throughput is tuned at small powers of two."""
+"""Factors of a batch of 1, each equally likely. Zoos run one input at a time, and so do most users who serve
+a network; throughput is tuned at small powers of two."""
 
 DEFAULT_CHANNELS_LAST = 0.5
-"""Share of tasks with channels last among operators that have both layouts: networks are tuned so on CPUs,
-zoos have channels first."""
+"""Share of tasks with channels last among operators that have both layouts: tuning on CPUs uses this layout,
+while zoos have channels first."""
 
 DEFAULT_PREPACK = 0.5
 """Share of tasks that choose the layout of their weight among operators that can, as networks on CPUs do."""
 
 MAX_REDRAWS = 5000
-"""Draws of one operator in a row without a new task within the limits, before it is left out."""
+"""Consecutive draws of one operator without a new task within the limits, before it is left out."""
 
 log = logging.getLogger(__name__)
 
 
 class TaskSamplingError(UserError, ValueError):
-    """Tasks cannot be drawn as asked."""
+    """Tasks cannot be drawn as requested."""
 
 
 def default_operators() -> dict[str, float]:
@@ -89,8 +89,8 @@ def sample_tasks(
         max_flops: most operations; measuring a large task takes the time of many small ones.
         hold_out_evaluation: leave out every shape that an evaluation network of the table has.
         exclude: workload hashes of tasks to leave out.
-        dtype: data type of all tasks, or shares of several. An operator draws among those that it has; one
-            that has none of them is left out.
+        dtype: data type of all tasks, or shares of several. An operator draws among its supported types; an
+            operator that supports none of them is left out.
         batches: factors of a sampler's batches, drawn uniformly.
         channels_last: share of tasks with channels last among operators that have both layouts.
         prepack: share of tasks that choose the layout of their weight among operators that can.
@@ -136,7 +136,7 @@ def sample_settings(
 ) -> Iterator[OperatorSettings]:
     """Settings of the tasks that `sample_tasks` draws, until no operator has new ones.
 
-    An operator that has none left is passed over with a warning. Raises TaskSamplingError.
+    An operator without new settings is skipped with a warning. Raises TaskSamplingError.
     """
     operators = default_operators() if operators is None else operators
     if not 0 <= min_flops <= max_flops:
@@ -196,7 +196,7 @@ def _make_sampler(name: str, rows: Sequence[ZooRow]) -> Sampler:
 
 
 class _ZooSampler:
-    """Draws rows of the table with the frequency of networks that have them."""
+    """Draws rows of the table by the number of networks that have them."""
 
     def __init__(self, rows: Sequence[ZooRow]) -> None:
         self._rows: dict[str, list[ZooRow]] = {}
@@ -216,7 +216,7 @@ class _ZooSampler:
 
 
 def _with_dtypes(operators: Mapping[str, float], dtypes: Mapping[str, float]) -> dict[str, float]:
-    """Shares above 0 of the operators that have one of the data types."""
+    """Positive shares of the operators that support one of the data types."""
     _weights("operators", operators)
     try:
         possible = {
@@ -244,7 +244,7 @@ def _weights(field: str, shares: Mapping[str, float]) -> np.ndarray:
 def _draw_dtype(
     settings: OperatorSettings, dtypes: Mapping[str, float], rng: np.random.Generator
 ) -> OperatorSettings:
-    """A data type that the operator has, with as many steps of the epilogue as it allows."""
+    """A data type of the operator, with as many steps of the epilogue as the type allows."""
     possible = {dtype: share for dtype, share in dtypes.items() if dtype in settings.dtypes}
     dtype = str(rng.choice(list(possible), p=_weights("dtype", possible)))
     steps = settings.epilogue.split("_")

@@ -9,13 +9,13 @@ import numpy as np
 from ....compiler.operators import OperatorSettings, SettingsError, settings_class
 
 MAX_REDRAWS = 1000
-"""Draws in a row of impossible settings, such as groups that divide no channels, before giving up."""
+"""Consecutive draws of impossible settings, such as groups that divide no channels, before giving up."""
 
 
 def sample_uniform(operator: str, rng: np.random.Generator) -> OperatorSettings:
     """Every setting uniform over its range, of batch 1; a window's input has equal sides and fits it.
 
-    Raises SettingsError where no draw is possible.
+    Raises SettingsError if no draw is possible.
     """
     cls = settings_class(operator)
     names = {field.name for field in fields(cls)}

@@ -1,4 +1,4 @@
-"""Element-wise steps that can be fused behind an operator, from the calls of a network."""
+"""Element-wise steps that can be fused after an operator, from the calls of a network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Call(TorchCall):
     """One operator call, tied to the calls before it."""
 
     inputs: tuple[int | None, ...]
-    """For each tensor among the arguments, the number of the call that made it; None for an input."""
+    """For each tensor among the arguments, the number of the call that produced it; None for an input."""
 
 
 def tensors_in(values: Any) -> list[torch.Tensor]:
@@ -42,15 +42,15 @@ def with_epilogue(
     users: Mapping[int, Sequence[int]],
     fused: set[int],
 ) -> OperatorSettings:
-    """Adds the element-wise steps behind a call as far as the operator has epilogues for them.
+    """Adds the element-wise steps after a call, as far as the operator has epilogues for them.
 
-    As in Relax's fusion, an operator takes a step that alone uses its output; of two operators that meet in
-    an addition, the one that runs first takes it.
+    As in Relax's fusion, an operator absorbs a step that alone uses its output. If two operators meet in an
+    addition, the one that runs first absorbs it.
 
     Args:
         number: position of the operator's call in `calls`.
         users: for the number of each call, the calls that use its output.
-        fused: numbers of calls that are part of an operator; those taken are added.
+        fused: numbers of calls that are part of an operator; newly absorbed calls are added.
     """
     best = settings
     steps = [] if settings.epilogue == "none" else [settings.epilogue]
@@ -76,7 +76,7 @@ def with_epilogue(
 
 
 def _step(call: Call, maker: int, settings: OperatorSettings, steps: Sequence[str]) -> list[str] | None:
-    """Steps that a call adds to an epilogue: none for one that folds into them, None for any other call."""
+    """Steps that a call adds to an epilogue: empty for a call that folds into them, None for others."""
     function = call.function
     if function in BATCH_NORMS and settings.folds_batch_norm and not {*steps} - {"bias"}:
         return [] if steps else ["bias"]

@@ -1,7 +1,7 @@
 """Crawl of model zoos for operator settings: `python -m foretune.dataset.sampling.zoo.crawl`.
 
-One-Shot Tuner (section 4.1.1) takes its prior over tasks from public model zoos. Networks are built on the
-`meta` device: nothing is downloaded, weights take no memory, and a forward pass computes shapes alone. Zoos
+One-Shot Tuner (section 4.1.1) derives its prior over tasks from public model zoos. Networks are built on the
+`meta` device, so nothing is downloaded, weights need no memory, and a forward pass computes only shapes. Zoos
 that are not installed are reported and left out.
 """
 
@@ -31,7 +31,7 @@ NOT_COUNTED = re.compile(r"resnet[a-z]*18(?!\d)|mobilenet_?v2|bert_base|transfor
 convolutions). They do not count: a prior must not follow the networks that it is tested on."""
 
 RELABELLED = re.compile(r"_(cifar100|svhn|cub)$")
-"""Variants that differ from another network in the number of classes alone. They would count it twice."""
+"""Variants that differ from another network only in the number of classes. They would count it twice."""
 
 Networks = Iterable[tuple[str, NetworkFactory]]
 
@@ -43,18 +43,18 @@ class Crawl:
     rows: list[ZooRow]
     networks: int
     repeated: int
-    """Networks with the calls of a network before them: some architectures are in several zoos."""
+    """Networks with the same calls as an earlier network: some architectures are in several zoos."""
     failed: Mapping[str, str]
     """Networks that did not run on the meta device, with the error."""
     skipped: Mapping[str, int]
-    """Number of operator calls that no settings describe, by reason."""
+    """Number of operator calls that settings cannot describe, by reason."""
 
 
 def crawl(networks: Networks, evaluation: Networks = ()) -> Crawl:
     """Logs the networks, and marks the operators of `evaluation` networks. The order of the rows is fixed.
 
-    Skips networks that match NOT_COUNTED or RELABELLED, and those with exactly the calls of an evaluation
-    network or of a network before them.
+    Skips networks that match NOT_COUNTED or RELABELLED, and networks with exactly the calls of an evaluation
+    network or of an earlier network.
     """
     calls: Counter[OperatorSettings] = Counter()
     callers: defaultdict[OperatorSettings, list[str]] = defaultdict(list)
@@ -97,7 +97,7 @@ def crawl(networks: Networks, evaluation: Networks = ()) -> Crawl:
 def installed(
     zoos: Mapping[str, Callable[[], Iterator[tuple[str, NetworkFactory]]]],
 ) -> tuple[list[tuple[str, NetworkFactory]], dict[str, str]]:
-    """Networks of all zoos that can be imported, and the errors of the others."""
+    """Networks of all zoos that can be imported, and the errors of the other zoos."""
     found: list[tuple[str, NetworkFactory]] = []
     missing: dict[str, str] = {}
     for zoo, networks in zoos.items():
@@ -110,7 +110,7 @@ def installed(
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """Context without the warnings that zoos log and raise about their own networks."""
+    """Context that suppresses warnings of zoos about their own networks."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""Networks of public model zoos for the crawl, built from installed packages with nothing downloaded.
+"""Networks of public model zoos for the crawl, built from installed packages without downloads.
 
 torchvision and timm are installed without their dependencies, which would replace a CPU build of PyTorch:
 `pip install --no-deps torchvision==0.28.0 timm==1.0.31`.
@@ -39,7 +39,7 @@ DETECTOR_SIDE, SEGMENTATION_SIDE = 512, 520
 VIDEO_FRAMES, VIDEO_SIDE, VIDEO_RESNET_SIDE = 16, 224, 112
 
 UNTRACED_TORCHVISION = "quantized_"
-"""Networks of torchvision that run on quantised numbers only."""
+"""Networks of torchvision that only run on quantised numbers."""
 
 
 def pytorchcv_networks() -> Iterator[tuple[str, NetworkFactory]]:
@@ -56,7 +56,7 @@ def pytorchcv_networks() -> Iterator[tuple[str, NetworkFactory]]:
 
 
 def _needs_no_argument(function: Callable[..., Any]) -> bool:
-    """Tells a network's constructor from the helpers that pytorchcv exports beside it."""
+    """Distinguishes a network's constructor from the helpers that pytorchcv exports in the same modules."""
     optional = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     parameters = inspect.signature(function).parameters.values()
     return all(p.kind in optional or p.default is not p.empty for p in parameters)
@@ -73,7 +73,7 @@ def _pytorchcv_network(
 
 
 def timm_networks() -> Iterator[tuple[str, NetworkFactory]]:
-    """Every architecture of timm on the image size it was made for, attention as plain matrix products."""
+    """Every architecture of timm on its native image size, with attention as plain matrix products."""
     import_torchvision()
     import timm
 
@@ -138,9 +138,9 @@ class _Detector(nn.Module):
 
 
 def import_torchvision() -> None:
-    """Imports torchvision, even where its compiled part does not fit this build of PyTorch.
+    """Imports torchvision, even if its compiled part does not fit this build of PyTorch.
 
-    Its modules register the shapes of two operators on import, which fails where the operators are missing.
+    Its modules register the shapes of two operators on import, which fails if the operators are missing.
     """
     try:
         import torchvision

@@ -1,8 +1,8 @@
-"""Log of the operators that a PyTorch network calls, with the steps that can be fused behind each.
+"""Log of the operators that a PyTorch network calls, with the steps that can be fused after each.
 
-A dispatch mode keeps the calls of one inference on the `meta` device, where a tensor has a shape and no
-memory. The tensors tie the calls together: a convolution, batch norm and ReLU in a row become one operator
-with the epilogue `bias_relu`.
+A dispatch mode records the calls of one inference on the `meta` device, whose tensors have a shape and no
+memory. The tensors link the calls: a convolution, batch norm and ReLU in a row become one operator with the
+epilogue `bias_relu`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Operators:
     calls: Counter[OperatorSettings]
     """Number of calls of each operator with its epilogue."""
     skipped: Counter[str]
-    """Number of operator calls that no settings describe, by reason."""
+    """Number of operator calls that settings cannot describe, by reason."""
 
 
 def log_operators(factory: NetworkFactory) -> Operators:
@@ -45,7 +45,7 @@ def log_operators(factory: NetworkFactory) -> Operators:
 
 
 class _CallLog(TorchDispatchMode):
-    """Keeps every call with its tensors, so that each tensor keeps an `id` of its own."""
+    """Keeps every call with its tensors, so that each tensor has a unique `id`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class _CallLog(TorchDispatchMode):
 
 
 def _run(func: Any, function: str, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-    """Result of a call. Shapes of a batch norm are known; PyTorch's derivation would take most of a run."""
+    """Result of a call. Shapes of a batch norm are known; deriving them in PyTorch would dominate a run."""
     if function not in BATCH_NORMS:
         return func(*args, **options)
     data = args[0]

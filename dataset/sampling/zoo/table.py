@@ -1,4 +1,4 @@
-"""Table of operator settings found in model zoos, as a CSV file: the data behind the prior."""
+"""Table of operator settings in model zoos, as a CSV file: the data from which the prior is computed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_EXAMPLES = 2
 
 
 class ZooTableError(UserError, ValueError):
-    """A file is no table of operator settings."""
+    """A file is not a table of operator settings."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ZooRow:
     calls: int
     """Number of its calls in one inference of every network."""
     networks: int
-    """Number of networks that call it. A tuner makes one task of equal calls, so this counts tasks."""
+    """Number of networks that call it. A tuner merges equal calls into one task, so this counts tasks."""
     examples: tuple[str, ...]
     """Up to MAX_EXAMPLES networks that call it."""
     evaluation: tuple[str, ...]
@@ -41,13 +41,13 @@ class ZooRow:
 
 
 def setting_columns() -> tuple[str, ...]:
-    """Fields of all registered operators that a zoo tells, the epilogue last."""
+    """Fields of all registered operators that a zoo provides, the epilogue last."""
     names = dict.fromkeys(f.name for cls in OPERATOR_SETTINGS.values() for f in fields(cls))
     return (*(name for name in names if name not in (*NOT_CRAWLED, "epilogue")), "epilogue")
 
 
 def write_zoo_table(rows: Iterable[ZooRow], path: Path) -> None:
-    """Writes the rows as CSV, a pair of numbers as `3x3`; settings that have their default stay empty."""
+    """Writes the rows as CSV, with a pair of numbers as `3x3`; settings with their default stay empty."""
     columns = ("operator", *setting_columns(), *COUNT_COLUMNS)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
@@ -76,9 +76,9 @@ def _values(settings: OperatorSettings) -> dict[str, str]:
 
 
 def read_zoo_table(path: Path = ZOO_TABLE) -> list[ZooRow]:
-    """Reads what `write_zoo_table` wrote; raises ZooTableError with the line that is wrong.
+    """Reads a file from `write_zoo_table`; raises ZooTableError with the faulty line.
 
-    The order of the columns is free, and columns of operators that are younger than the table may be missing.
+    The columns may be in any order. Columns of operators that are newer than the table may be missing.
     """
     remedy = "write it again with `python -m foretune.dataset.sampling.zoo.crawl`"
     if not path.is_file():
@@ -126,9 +126,9 @@ def _parse_value(text: str) -> Any:
 
 
 def common_shares(rows: Iterable[ZooRow]) -> dict[str, float]:
-    """Share of each evaluation network's shapes that other networks have too, in [0, 1], by network.
+    """Share of each evaluation network's shapes that other networks also have, in [0, 1], by network.
 
-    One-Shot Tuner (section 5) reports 9-12 % and keeps these shapes, as leaving them out distorts the
+    One-Shot Tuner (section 5) reports 9-12 % and keeps these shapes, because leaving them out distorts the
     distribution of layers. Networks of a large zoo share far more, so `task_sampling` can leave them out.
     """
     counted: set[OperatorSettings] = set()

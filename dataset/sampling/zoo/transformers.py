@@ -1,6 +1,6 @@
 """Networks of transformers for the crawl: every architecture with its defaults, and other sizes of some.
 
-Attention runs as plain matrix products and a softmax, which are the tasks that import makes of it.
+Attention runs as plain matrix products and a softmax, which become separate tasks on import.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ TEXT_NETWORKS: Sequence[tuple[str, str, int, Mapping[str, Any]]] = [
     ("smollm_360m", "Llama", 64, {"hidden_size": 960, "num_hidden_layers": 32, "intermediate_size": 2560,
                                   "num_attention_heads": 15, "num_key_value_heads": 5}),
 ]  # fmt: skip
-"""Name, architecture, tokens of the input, configuration where it is not the default."""
+"""Name, architecture, tokens of the input, and the configuration if it differs from the default."""
 
 VISION_NETWORKS: Sequence[tuple[str, str, int, Mapping[str, Any]]] = [
     ("vit_tiny", "ViT", 224, _encoder(192, 12)),
@@ -183,7 +183,7 @@ VISION_NETWORKS: Sequence[tuple[str, str, int, Mapping[str, Any]]] = [
     ("swiftformer_xs", "SwiftFormer", 224, {}),
     ("regnet_y040", "RegNet", 224, {}),
 ]
-"""Name, architecture, side of the square image, configuration where it is not the default."""
+"""Name, architecture, side of the square image, and the configuration if it differs from the default."""
 
 VOCODERS: Sequence[tuple[str, str, tuple[int, ...]]] = [
     ("hifigan_speecht5", "SpeechT5HifiGan", (1, 100, 80)),

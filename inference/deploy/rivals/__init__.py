@@ -1,4 +1,5 @@
-"""Engines that run a network, each in a process of its own: rivals of the tuned network, and that itself.
+"""Engines that run a network in separate processes: the rivals of the tuned network, and its own engine.
 
-Modules here import neither TVM nor an engine before a process needs it: `peak_mb` is then the engine's own.
+Modules here import neither TVM nor an engine before a process needs them, so that `peak_mb` measures the
+engine alone.
 """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CPU, CUDA = "cpu", "cuda"
 
 Call = Callable[[], Any]
-"""One run of the network on the example inputs, which returns when the outputs are there."""
+"""Runs the network once on the example inputs, and returns when the outputs are ready."""
 
 
 class Form(Enum):
@@ -33,21 +33,21 @@ class Form(Enum):
 
 @dataclass(frozen=True, eq=False)
 class NetworkSource:
-    """The network that an engine is given, in the form that it takes."""
+    """The network in the form that the engine accepts."""
 
     inputs: tuple[NDArray[Any], ...]
     """Example inputs in the order of the network's arguments."""
     module: nn.Module | None = None
-    """In evaluation mode; None for the other forms."""
+    """Module in evaluation mode; None for the other forms."""
     path: Path | None = None
-    """File of the other forms."""
+    """File with the network, for the other forms."""
 
 
 class Engine(ABC):
-    """Engine in the process that it has for itself, at its best practice for latency.
+    """Engine in a dedicated process, configured by its best practice for latency.
 
-    The command's process uses the class alone: its title, what it needs. A process of its own makes an
-    instance and uses `prepare`, `load`, the call that `load` returns, and `arrays`.
+    The command's process uses only the class: its title and its requirements. A dedicated process creates
+    an instance and uses `prepare`, `load`, the call that `load` returns, and `arrays`.
     """
 
     title: ClassVar[str]
@@ -58,7 +58,7 @@ class Engine(ABC):
     package: ClassVar[str]
     """Distribution whose version is reported."""
     dtypes: ClassVar[tuple[str, ...]] = ("float32",)
-    """Data types that it can be asked for."""
+    """Data types that the engine offers."""
     devices: ClassVar[tuple[str, ...]] = (CPU,)
     """Kinds of device that it runs on."""
 
@@ -67,23 +67,23 @@ class Engine(ABC):
         self.threads = threads
         self.device = device
         self.dtype = dtype if dtype in self.dtypes else "float32"
-        """Data type that it runs in; `load` may correct it."""
+        """Data type that the engine uses; `load` may correct it."""
 
     @classmethod
     def environment(cls, threads: int, folder: Path) -> dict[str, str]:
-        """Environment variables of the process; `folder` is an empty one for what the engine writes."""
+        """Environment variables of the process; `folder` is an empty folder for the engine's files."""
         return {"OMP_NUM_THREADS": str(threads)}
 
     @classmethod
     def missing(cls, device: str = CPU) -> str:
-        """Requirement of the engine that this machine lacks, and its remedy; "" where nothing is lacking."""
+        """Requirement of the engine that this machine lacks, and its remedy; "" if nothing is missing."""
         if find_spec(cls.module) is None:
             return f"{cls.package} is not installed (pip install 'foretune[rivals]')"
         return ""
 
     @classmethod
     def unfit(cls, module: nn.Module) -> str:
-        """Why the engine is pointless for a module; "" where it is not."""
+        """Reason why the engine makes no sense for a module, or ""."""
         return ""
 
     @classmethod
@@ -93,7 +93,7 @@ class Engine(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Imports the engine, which is no part of the time to a runnable network."""
+        """Imports the engine; this time does not count towards `ready_s`."""
 
     @abstractmethod
     def load(self, source: NetworkSource) -> Call:

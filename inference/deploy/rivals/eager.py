@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class TorchEngine(Engine):
-    """Engine of PyTorch: an inference of the module on as many threads as given, or on a CUDA device.
+    """PyTorch engine: inference of the module with the given number of threads, or on a CUDA device.
 
-    Float32 is float32 there: PyTorch's default of 10-bit mantissas (TF32) in convolutions is off. Inputs and
-    outputs stay on the device, as those of the tuned network do.
+    Float32 products use full precision: TF32 with 10-bit mantissas, PyTorch's default in convolutions, is
+    off. Inputs and outputs stay on the device, as they do for the tuned network.
     """
 
     form = Form.MODULE
@@ -71,7 +71,7 @@ class TorchEngine(Engine):
         return call
 
     def fitted(self, module: Any, inputs: Any) -> tuple[Any, Any]:
-        """Module and inputs as the engine runs them."""
+        """Module and inputs in the form that the engine runs."""
         return module, inputs
 
     def arrays(self, outputs: Any) -> list[NDArray[Any]]:
@@ -82,13 +82,13 @@ class TorchEngine(Engine):
 
 
 class Eager(TorchEngine):
-    """PyTorch as it is, one operator after the other."""
+    """PyTorch with its default memory layout, which runs one operator at a time."""
 
     title = EAGER
 
 
 class EagerChannelsLast(TorchEngine):
-    """PyTorch with images and the weights of convolutions channels last: oneDNN's layout, often cuDNN's."""
+    """PyTorch with images and convolution weights channels last, oneDNN's layout and often cuDNN's."""
 
     title = "PyTorch eager, channels last"
 

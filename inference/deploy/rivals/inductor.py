@@ -12,7 +12,7 @@ from .eager import TorchEngine
 
 
 class Inductor(TorchEngine):
-    """Inductor with weights as constants (`freezing`), which folds batch norms and packs weights.
+    """Inductor with constant weights (`freezing`), which folds batch norms and packs weights.
 
     A CUDA device runs all kernels of a call as one CUDA graph (`reduce-overhead`).
     """
@@ -23,14 +23,15 @@ class Inductor(TorchEngine):
 
     @classmethod
     def environment(cls, threads: int, folder: Path) -> dict[str, str]:
-        """See Engine; without a cache of its own, `ready_s` would depend on earlier runs."""
+        """See Engine; with a shared cache, `ready_s` would depend on earlier runs."""
         return {**super().environment(threads, folder), "TORCHINDUCTOR_CACHE_DIR": str(folder)}
 
     def load(self, source: NetworkSource) -> Call:
         """See Engine.
 
-        On a CPU calls between kernels are compiled to C++ as well (`cpp_wrapper`), which made four networks 5
-        to 14 % faster. PyTorch calls that experimental, so that a network with which it fails goes without.
+        On a CPU, calls between kernels are also compiled to C++ (`cpp_wrapper`), which made four networks 5
+        to 14 % faster. PyTorch calls this option experimental, so a network that fails with it runs without
+        it.
         """
         import torch
         from torch._inductor import config
@@ -62,7 +63,7 @@ class Inductor(TorchEngine):
 
 
 class InductorMaxAutotune(Inductor):
-    """Inductor that also times several kernels of each matrix product and takes the fastest."""
+    """Inductor that also times several kernels for each matrix product and selects the fastest."""
 
     title = "torch.compile, max-autotune"
     modes: ClassVar[Mapping[str, str]] = dict.fromkeys((CPU, CUDA), "max-autotune")

@@ -1,4 +1,4 @@
-"""Export of a PyTorch module to an ONNX file for the engines that read one."""
+"""Export of a PyTorch module to an ONNX file, for the engines that read this format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .base import NetworkSource
 
 
 def missing() -> str:
-    """Requirement of the export that is lacking, and its remedy; "" where nothing is lacking."""
+    """Requirement of the export that is missing, and its remedy; "" if nothing is missing."""
     for module in ("onnx", "onnxscript"):
         if find_spec(module) is None:
             return f"{module} is not installed (pip install 'foretune[rivals]')"
@@ -17,7 +17,7 @@ def missing() -> str:
 
 
 def export_onnx(source: NetworkSource, path: Path) -> None:
-    """Writes the module of `source`, for inputs of its shapes."""
+    """Exports the module of `source` for inputs of its shapes."""
     from ....compiler.networks.importing import onnx_export  # imports torch
 
     assert source.module is not None

@@ -11,9 +11,9 @@ from .base import Call, Engine, Form, NetworkSource
 
 
 class OpenVino(Engine):
-    """OpenVINO on the CPU with the hint for latency, in the data type asked for, whatever its default is.
+    """OpenVINO on the CPU with its latency hint, in the requested data type, whatever the default is.
 
-    A quantised file makes it multiply integers; the hint for float32 is for what else the file has.
+    With a quantised file, OpenVINO multiplies integers; the float32 hint applies to the other operators.
     """
 
     title = "OpenVINO"
@@ -62,7 +62,7 @@ class OpenVino(Engine):
 
 
 _PRODUCTS = ("Convolution", "FullyConnected", "MatMul")
-"""OpenVINO's names of the operators that multiply."""
+"""OpenVINO's names for operators that multiply."""
 
 
 def _multiplies_integers(compiled: Any) -> bool:

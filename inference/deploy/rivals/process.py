@@ -1,4 +1,4 @@
-"""Process of one engine, or of the export to ONNX. See `dataset.measure.worker.loop.main`."""
+"""Process of one engine, or of the ONNX export. See `dataset.measure.worker.loop.main`."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class EngineProcess:
     Args:
         engine: location of its class, as in `registry.RIVALS`.
         threads: threads that it may use.
-        inputs: file of `save_arrays` with the example inputs.
-        network: arguments of `load_network`, for an engine that takes a module.
-        path: file of the network, for an engine that takes one; it may appear before `load`.
-        dtype: data type that it should run in.
-        device: kind of device that it should run on.
+        inputs: file from `save_arrays` with the example inputs.
+        network: arguments of `load_network`, for an engine that runs a module.
+        path: file with the network, for an engine that reads one; it may appear any time before `load`.
+        dtype: data type that the engine should use.
+        device: kind of device that the engine should use.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class EngineProcess:
         return True
 
     def prepare(self) -> None:
-        """Imports the engine and builds the module that it takes."""
+        """Imports the engine, and builds the module if the engine runs one."""
         self._engine.prepare()
         inputs = load_arrays(self._inputs)
         if self._engine.form is Form.MODULE:
@@ -63,7 +63,7 @@ class EngineProcess:
             self._source = NetworkSource(inputs, path=self._path)
 
     def load(self, outputs: str) -> dict[str, Any]:
-        """Makes the network runnable and writes the outputs of its first run to a file of `save_arrays`."""
+        """Makes the network runnable, and saves the outputs of its first run with `save_arrays`."""
         start = time.perf_counter()
         self._call = self._engine.load(self._source)
         first = self._call()
@@ -73,7 +73,7 @@ class EngineProcess:
         return {"ready_s": ready_s, "version": self._engine.version(), "dtype": self._engine.dtype}
 
     def turn(self, seconds: float) -> dict[str, Any]:
-        """Fields of a Turn, and the process's peak of memory so far."""
+        """Fields of a Turn, and the process's peak memory so far."""
         return {**asdict(timed_turn(self._call, seconds, meter=self._meter)), "peak_mb": peak_mb()}
 
 
@@ -112,7 +112,7 @@ def save_arrays(path: Path, arrays: tuple[NDArray[Any], ...] | list[NDArray[Any]
 
 
 def load_arrays(path: Path) -> tuple[NDArray[Any], ...]:
-    """Inverse of `save_arrays`; arrays begin at multiples of 64 bytes, so that engines read them in place."""
+    """Inverse of `save_arrays`; arrays start at multiples of 64 bytes, so engines read them in place."""
     with np.load(path, allow_pickle=False) as found:
         return tuple(_aligned(found[f"arr_{number}"]) for number in range(len(found.files)))
 
@@ -126,9 +126,9 @@ def _aligned(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def peak_mb() -> float | None:
-    """Most memory that this process had resident, in megabytes; None where the system does not tell.
+    """Peak resident memory of this process in megabytes; None if the system does not report it.
 
-    Linux alone tells: the peak of `getrusage` counts the process that started this one.
+    Only Linux reports it: the peak of `getrusage` includes the process that started this one.
     """
     try:
         fields = dict(line.split(":", 1) for line in _STATUS.read_text().splitlines())

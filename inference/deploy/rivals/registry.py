@@ -1,4 +1,4 @@
-"""Rivals by the name that `tune rivals=[...]` takes."""
+"""Rivals by their name in `tune rivals=[...]`."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ RIVALS: Mapping[str, str] = {
     "onnxruntime": ".onnx_runtime:OnnxRuntime",
     "openvino": ".open_vino:OpenVino",
 }
-"""Name -> module and class; without the dot, a module of another package."""
+"""Name -> module and class; a location without a dot names a module of another package."""
 
 DEFAULT_RIVALS = ("eager", "eager_channels_last", "onnxruntime", "openvino")
-"""Those that are ready within seconds."""
+"""Rivals that are ready within seconds."""
 
 LIBRARY = ".tvm_library:TvmLibrary"
-"""Engine of the tuned and of the untuned network, which are no rivals."""
+"""Engine of the tuned and the untuned network, which do not count as rivals."""
 
 
 class UnknownRivalError(UserError, ValueError):
-    """No rival has this name, or one is named twice."""
+    """No rival has this name, or a name occurs twice."""
 
 
 def check_rivals(names: Sequence[str]) -> None:

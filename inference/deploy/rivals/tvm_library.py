@@ -1,4 +1,4 @@
-"""A network that TVM compiled, from its exported library."""
+"""A network compiled by TVM, run from its exported library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .base import Call, Engine, Form, NetworkSource
 
 
 class TvmLibrary(Engine):
-    """Exported library as `foretune.load` runs it, with threads that are bound to no core."""
+    """Exported library, run by `foretune.load` with threads that are not bound to cores."""
 
     title = "TVM"
     form = Form.LIBRARY
