@@ -246,7 +246,7 @@ def test_pairs_share_the_backends_searches_of_their_operators(tmp_path, monkeypa
         asked.append((method, task.name))
         return Searched(method, [0.002], 1.0, {"trace": 0.002}, "{}", True)
 
-    def one_pair(pair, source, backend, pool, target, *, trials, seed, timed):
+    def one_pair(pair, source, backend, pool, target, *, trials, seed, timed, stock):
         assert timed
         made.append((pair.child.name, source.measured))
         summary = {**backend.summary(), "by_backend": False}
@@ -255,7 +255,7 @@ def test_pairs_share_the_backends_searches_of_their_operators(tmp_path, monkeypa
             **{"methods": dict.fromkeys(METHODS, summary), "latency_s": {"eto": 0.001}},
         }
 
-    monkeypatch.setattr(single_pairs, "pairs_of", lambda kind, count, target, trials: listed)
+    monkeypatch.setattr(single_pairs, "pairs_of", lambda kind, count, target, trials, drawn: listed)
     monkeypatch.setattr(single_pairs, "one_pair", one_pair)
     monkeypatch.setattr("benchmarks.reuse.__main__.searched", searched)
     arguments = arguments_of(

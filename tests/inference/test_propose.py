@@ -191,7 +191,7 @@ def test_a_search_that_failed_is_told_and_tried_again(dataset, tmp_path, monkeyp
         patched.setattr("foretune.inference.propose.start_searchers", lambda *_, **__: [Failing()])
         summary, said = propose(dataset, tmp_path / "proposals")
     assert (summary.tasks, summary.without, summary.failed) == (2, 2, 1)
-    assert f"1 tasks failed, first {TASKS[0].name}: the search failed: no weights" in said
+    assert f"1 task failed, first {TASKS[0].name}: the search failed: no weights" in said
     assert TASKS[0].workload_hash not in {line["workload"] for line in lines(summary.folder / TAKEN_FILE)}
     summary, _ = propose(dataset, tmp_path / "proposals")
     assert (summary.tasks, summary.programs, summary.known, summary.failed) == (1, 4, 2, 0)

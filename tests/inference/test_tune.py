@@ -93,7 +93,7 @@ def test_a_network_is_tuned_interrupted_and_resumed(checkpoint, tmp_path):
     output, errors = process.communicate(timeout=120)
     assert process.returncode == 130, output + errors
     assert "what was measured is kept" in " ".join(output.split())  # wherever a narrow console breaks it
-    assert "the same command goes on" in errors
+    assert "the same command continues" in errors
     assert "Traceback" not in errors
 
     process = launch(tmp_path, checkpoint, "export=tiny.so")

@@ -114,7 +114,7 @@ def test_what_differs_is_named(tmp_path, changes, what):
 
 def test_other_records_and_fine_tuned_models_are_refused(tmp_path):
     first = trained(tmp_path / "a")
-    with pytest.raises(ConfigError, match=r"dataset: .* give the dataset as it was"):
+    with pytest.raises(ConfigError, match=r"dataset: .* give the dataset of that training"):
         combine([first, first], dataset(tasks=12, per_task=12, seed=1), tmp_path / "new")
     further = trained(tmp_path / "b", start_from=str(first.path))
     further = replace(further, card=replace(further.card, data=first.card.data, split=first.card.split))

@@ -253,7 +253,7 @@ def test_a_checkpoint_takes_part_where_it_has_not_seen_the_tests(first, data, tm
     config = replace(config, models=[str(folder)], curve=CurveConfig(), fits_dir=tmp_path)
     entry = compared(config, data)[0].entries[0]
     assert entry.metrics == before.of("mlp")[seed].metrics
-    with pytest.raises(SeenTasksError, match=r"has seen \d of the 4 test tasks.*that of its comparison"):
+    with pytest.raises(SeenTasksError, match=r"has seen \d of the 4 test tasks.*of its comparison"):
         compared(replace(config, split=replace(config.split, seed=9)), data)
     assert entry.seed is None
 

@@ -155,7 +155,10 @@ def test_two_processes_keep_each_record_under_its_own_task(tmp_path):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(TESTS / "inference")])},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([*sys.path, str(TESTS / "inference" / "database")]),
+            },
         )
         for first in (0, 2)
     ]
