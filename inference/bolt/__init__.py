@@ -1,1 +1,1 @@
-"""Bolt: GPU templates in a network, and advice to the network's designer."""
+"""Bolt: advice to the designer of a network (section 3.3)."""
