@@ -11,8 +11,6 @@ from tvm.target import Target
 from benchmarks.pooling import layers as subject
 from benchmarks.pooling.__main__ import describe
 
-pytestmark = pytest.mark.cpu
-
 
 def test_the_forms_of_a_layer_are_one_function_each():
     shape, layer = (24, 10), (3, 2, "relu")

@@ -25,7 +25,7 @@ from foretune.inference.deploy.load import LoadedNetwork, LoadError, load
 from tvm import relax
 from tvm.support.cc import get_cc
 
-pytestmark = [pytest.mark.cpu, pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")]
+pytestmark = pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")
 
 RESIDUAL = ("support.networks:Residual", [[1, 8, 6, 6]])
 SHARED = ("support.networks:SharedOutputs", [[4, 4]])
@@ -210,6 +210,7 @@ def test_a_network_for_another_cpu_is_named_and_not_run(
         load(tmp_path / "other.so")
 
 
+@pytest.mark.cpu
 def test_a_library_in_bfloat16_does_not_end_the_process_of_a_cpu_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

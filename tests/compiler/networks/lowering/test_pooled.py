@@ -26,8 +26,6 @@ from torch import nn
 
 from tests.support.cpus import HERE, cpu, require, widest
 
-pytestmark = pytest.mark.cpu
-
 SERVER = widest(cpu("x86-64-v4"), cpu("x86-64-v3"))
 NARROW = cpu("cooperlake")
 

@@ -33,8 +33,6 @@ from torch import nn
 
 from tests.support.cpus import cpu, require, widest
 
-pytestmark = pytest.mark.cpu
-
 SERVER = widest(cpu("x86-64-v4"), cpu("x86-64-v3"))
 
 

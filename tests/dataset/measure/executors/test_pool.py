@@ -27,8 +27,6 @@ from support.programs import (
     job,
 )
 
-pytestmark = pytest.mark.cpu
-
 TARGET = parse_target("llvm")
 CONFIG = MeasureConfig(build_timeout_s=60.0, run_timeout_s=2.0)
 
