@@ -44,3 +44,8 @@ def exits_cleanly() -> Iterator[None]:
 def shows_tracebacks() -> bool:
     """Whether the user asked for the traceback of every error."""
     return os.environ.get(FULL_ERROR) == "1"
+
+
+def first_line(error: Exception) -> str:
+    """First line of an error's message, or the error's type if it has none."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

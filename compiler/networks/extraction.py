@@ -20,7 +20,7 @@ from ..task import Task
 from ..tvm_compat import as_task_module, has_blocks, workload_hash
 from ..types import INTEGERS
 from .importing import onnx_import, torch_import
-from .loading import Network, first_line
+from .loading import Network, kind_and_line
 from .low_precision.integer_products import in_integers
 from .low_precision.quantisation import quantised
 from .lowering.buildable import LOWERING, Stage, lower_buildable
@@ -136,5 +136,5 @@ def _export_step(network: Network, step: str) -> Iterator[None]:
         raise
     except Exception as error:  # exporters raise many types
         raise NetworkExportError(
-            f"network={network.name}: {step} failed: {first_line(error)}; {_NEXT_STEP[step]}"
+            f"network={network.name}: {step} failed: {kind_and_line(error)}; {_NEXT_STEP[step]}"
         ) from error

@@ -221,12 +221,12 @@ def _does_not_run(
 ) -> BadInputShapeError:
     return BadInputShapeError(
         f"network={name_or_path} does not run on inputs {[list(a.shape) for a in arrays]} "
-        f"of {[str(a.dtype) for a in arrays]}: {first_line(error)}; correct inputs="
+        f"of {[str(a.dtype) for a in arrays]}: {kind_and_line(error)}; correct inputs="
         + (f", {remedy}" if remedy else "")
     )
 
 
-def first_line(error: Exception) -> str:
+def kind_and_line(error: Exception) -> str:
     """Kind of an error and the first line of its message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
@@ -253,7 +253,7 @@ def _call_import_path(path: str, kwargs: dict[str, Any]) -> nn.Module:
         module = factory(**kwargs)
     except Exception as error:  # a user's module or factory may raise anything
         raise UnknownNetworkError(
-            f"network={path}: cannot build it ({first_line(error)}); give package.module:Factory, "
+            f"network={path}: cannot build it ({kind_and_line(error)}); give package.module:Factory, "
             "importable from here, and the factory's arguments in kwargs="
         ) from error
     if not isinstance(module, nn.Module):

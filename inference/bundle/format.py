@@ -20,6 +20,7 @@ from ...dataset.records.database_lines import (
     parsed_record,
     parsed_workload,
 )
+from ...errors import first_line
 from .archive import BundleError, damaged, read_archive, write_archive
 from .fields import read_fields
 
@@ -150,7 +151,7 @@ def _parsed(path: Path, member: str, lines: Sequence[str], parse: Callable[[str]
             found.append(parse(line))
         except (ValueError, RecursionError) as error:
             raise BundleError(
-                f"bundle={path}: {member}, line {number}: {_first_line(error)}; use {_WRITTEN}"
+                f"bundle={path}: {member}, line {number}: {first_line(error)}; use {_WRITTEN}"
             ) from error
     return found
 
@@ -169,8 +170,4 @@ def _manifest(path: Path, content: bytes) -> Manifest:
     except BundleError:
         raise
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise BundleError(f"bundle={path}: {MANIFEST_FILE}: {_first_line(error)}; use {_WRITTEN}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+        raise BundleError(f"bundle={path}: {MANIFEST_FILE}: {first_line(error)}; use {_WRITTEN}") from error

@@ -32,7 +32,7 @@ from ...compiler.tvm_compat import (
 )
 from ...dataset.measure.worker.isolation import pinned_to_first_core
 from ...dataset.measure.worker.scratch import ScratchFolder
-from ...errors import UserError
+from ...errors import UserError, first_line
 from ..run.network_profile import NetworkProfile
 from .description import describe, with_description
 from .profile import profile_network
@@ -118,7 +118,7 @@ class CompiledNetwork:
             unfinished.replace(path)
         except Exception as error:  # TVM passes on the linker's error
             unfinished.unlink(missing_ok=True)
-            raise NetworkBuildError(f"export={path}: cannot be written: {_first_line(error)}") from error
+            raise NetworkBuildError(f"export={path}: cannot be written: {first_line(error)}") from error
 
     def profile(self, *inputs: NDArray[Any]) -> NetworkProfile:
         """Times the calls of a run, see `profile_network`."""
@@ -186,7 +186,7 @@ def compile_network(
                 return replace(compiled, unbuildable=tuple(broken))
             raise NetworkBuildError(
                 f"target={target.kind.name}: TVM cannot build the network with {len(scheduled)} of "
-                f"{len(names)} tasks scheduled: {_first_line(error)}; try other input shapes, or tune again "
+                f"{len(names)} tasks scheduled: {first_line(error)}; try other input shapes, or tune again "
                 "with another seed"
             ) from error
     return CompiledNetwork(
@@ -238,10 +238,6 @@ def build_context(target: Target) -> tvm.transform.PassContext:
         load_tensor_intrinsics()  # which lowering schedules for MMA needs
     options = {**CUDA_PASSES, "relax.backend.use_cuda_graph": True} if on_cuda else {}
     return tvm.transform.PassContext(opt_level=3, config=options, disabled_pass=["FuseOps", "FuseTIR"])
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _is_scheduled(func: tvm.tirx.PrimFunc) -> bool:

@@ -10,7 +10,7 @@ from tvm.target import Target
 
 from ...compiler.networks import load_network, lowered_network
 from ...compiler.networks.alternatives.alternatives import Offer, merged_offers
-from ...compiler.networks.loading import first_line
+from ...compiler.networks.loading import kind_and_line
 from ...compiler.task import Task
 from ...errors import UserError
 from .gpu_templates import Due
@@ -100,7 +100,7 @@ class SetRun(TuningRun):
 
 
 def _message(error: Exception) -> str:
-    return str(error) if isinstance(error, UserError) else first_line(error)
+    return str(error) if isinstance(error, UserError) else kind_and_line(error)
 
 
 def _failed(failed: Sequence[NetworkOutcome], of: int) -> str:

@@ -39,12 +39,14 @@ def decomposed(program: ExportedProgram, known: Collection[str]) -> tuple[Export
     known: folding evaluates it.
     """
     table: dict[Any, Callable[..., Any]] = {**default_decompositions(), **OWN}
-    if _uses_positions(program):
-        table.update(WITH_POSITIONS)
     for _ in range(MOST_ROUNDS):
         program = program.run_decompositions(table)
         missing = _missing(program, known)
-        further = {op: decomposition_table[op] for op in missing if _decomposable(op) and op not in table}
+        further: dict[Any, Callable[..., Any]] = {
+            op: decomposition_table[op] for op in missing if _decomposable(op) and op not in table
+        }
+        if _uses_positions(program):
+            further.update(WITH_POSITIONS)
         if not further:
             break
         table.update(further)
@@ -52,11 +54,10 @@ def decomposed(program: ExportedProgram, known: Collection[str]) -> tuple[Export
 
 
 def _uses_positions(program: ExportedProgram) -> bool:
-    """Whether a network uses the positions of a pooling's maxima."""
-    core = program.run_decompositions({})
+    """Whether a program in core operators uses the positions of a pooling's maxima."""
     return any(
         node.target in WITH_POSITIONS and any(user.args[1] == 1 for user in node.users)
-        for node in core.graph.nodes
+        for node in program.graph.nodes
     )
 
 

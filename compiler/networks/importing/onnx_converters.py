@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from ....errors import UserError
+from ....errors import UserError, first_line
+from .onnx_graph import opset_of
 
 
 class OnnxConversionError(UserError, ValueError):
@@ -25,17 +26,14 @@ def imported(model: Any, inputs: Mapping[str, NDArray[Any]]) -> tvm.IRModule:
 
     Raises OnnxConversionError.
     """
-    version = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 1)
     importer = _OnnxImporter(
         {name: list(array.shape) for name, array in inputs.items()},
         {name: str(array.dtype) for name, array in inputs.items()},
     )
-    with (
-        warnings.catch_warnings(),
-        contextlib.redirect_stdout(io.StringIO()),
-    ):  # TVM prints inputs of a failed node
+    # TVM prints the inputs of a node that fails.
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        return importer.from_onnx(model.graph, version)
+        return importer.from_onnx(model.graph, opset_of(model))
 
 
 class _OnnxImporter(onnx_frontend.ONNXGraphImporter):
@@ -63,11 +61,10 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):
         except UserError:
             raise
         except Exception as error:  # converters raise many types
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             node = attrs["tvm_custom"]["name"]
             raise OnnxConversionError(
                 f"ONNX operator {op_name} (node {node}) cannot be lowered: "
-                f"{lines[0] if lines else type(error).__name__}; compute it by other operators"
+                f"{first_line(error)}; compute it by other operators"
             ) from error
 
 

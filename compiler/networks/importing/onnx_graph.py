@@ -138,6 +138,11 @@ def simplified(model: Any) -> Any:
     return model
 
 
+def opset_of(model: Any) -> int:
+    """Version of ONNX's own operators in a model."""
+    return next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 1)
+
+
 def _part(name: str) -> Any:
     """A module of the package onnx, which does not import all of them itself."""
     return require_extra(f"onnx.{name}", "onnx", "network")
@@ -145,7 +150,7 @@ def _part(name: str) -> Any:
 
 def _recent(model: Any, opset: int) -> Any:
     """The model in this opset or a later one, if ONNX's converter can do it."""
-    version = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 1)
+    version = opset_of(model)
     if version >= opset:
         return model
     try:
@@ -193,9 +198,6 @@ def _replaced(node: Any) -> bool:
         *("Attention", "CenterCropPad", "DynamicQuantizeLinear", "NegativeLogLikelihoodLoss"),
         *("RotaryEmbedding", "SoftmaxCrossEntropyLoss", "Selu", "ThresholdedRelu"),
     )
-
-
-_KEPT_TRANSFORMERS = ("ConstantFolding", "CommonSubexpressionElimination")
 
 
 def folded(model: Any) -> Any:

@@ -91,6 +91,17 @@ def expand(node: Any, shape: Sequence[int], dtype: np.dtype[Any], helper: Any) -
     return _Expansion(node, shape, dtype, helper).graph
 
 
+@dataclass(frozen=True)
+class _Direction:
+    """Constants of the steps of one direction."""
+
+    recurrent: str
+    """Weights of the state, (hidden, gates * hidden)."""
+    bias: str | None
+    """Bias of the state, (gates * hidden,)."""
+    activations: Sequence[Callable[[str], str]]
+
+
 class _Expansion:
     """Expansion of one layer."""
 
@@ -137,18 +148,18 @@ class _Expansion:
             "Transpose", self._of_direction(self.inputs[2], number, [gates, self.hidden]), perm=[1, 0]
         )
         product = g("MatMul", x, g("Transpose", weight, perm=[1, 0]))
-        input_bias = state_bias = None
+        state_bias = None
         if self.inputs[3]:
             bias = self._of_direction(self.inputs[3], number, [2 * gates])
-            input_bias, state_bias = g.part(bias, 0, gates, 0), g.part(bias, gates, 2 * gates, 0)
-            product = g("Add", product, input_bias)
+            product = g("Add", product, g.part(bias, 0, gates, 0))
+            state_bias = g.part(bias, gates, 2 * gates, 0)
         states = [self._initial(5 + index, number) for index in range(self.cell.states)]
         step = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._rnn}[self.node.op_type]
-        activations = self._activations(number)
+        layer = _Direction(recurrent, state_bias, self._activations(number))
         hidden = [""] * self.steps
         for time in reversed(range(self.steps)) if backwards else range(self.steps):
             now = g.part(product, time * self.batch, (time + 1) * self.batch, 0)
-            states = step(now, states, recurrent, state_bias, activations)
+            states = step(now, states, layer)
             hidden[time] = states[0]
         return hidden, states
 
@@ -202,16 +213,9 @@ class _Expansion:
             total = self.graph("Add", total, name)
         return total
 
-    def _lstm(
-        self,
-        now: str,
-        states: Sequence[str],
-        recurrent: str,
-        bias: str | None,
-        activations: Sequence[Callable[[str], str]],
-    ) -> list[str]:
-        g, (hidden, memory), (f, inner, outer) = self.graph, states, activations
-        gates = self._sum(now, g("MatMul", hidden, recurrent), bias)
+    def _lstm(self, now: str, states: Sequence[str], layer: _Direction) -> list[str]:
+        g, (hidden, memory), (f, inner, outer) = self.graph, states, layer.activations
+        gates = self._sum(now, g("MatMul", hidden, layer.recurrent), layer.bias)
         enter, leave, forget, candidate = (self._gate(gates, index) for index in range(4))
         enter = f(enter)
         if self.options.get("input_forget", 0):
@@ -221,15 +225,9 @@ class _Expansion:
         memory = g("Add", g("Mul", forget, memory), g("Mul", enter, inner(candidate)))
         return [g("Mul", f(leave), outer(memory)), memory]
 
-    def _gru(
-        self,
-        now: str,
-        states: Sequence[str],
-        recurrent: str,
-        bias: str | None,
-        activations: Sequence[Callable[[str], str]],
-    ) -> list[str]:
-        g, (hidden,), (f, inner), size = self.graph, states, activations, self.hidden
+    def _gru(self, now: str, states: Sequence[str], layer: _Direction) -> list[str]:
+        g, (hidden,), (f, inner), size = self.graph, states, layer.activations, self.hidden
+        recurrent, bias = layer.recurrent, layer.bias
         update_reset = g.part(now, 0, 2 * size, 1)
         candidate = self._gate(now, 2)
         together = self.options.get("linear_before_reset", 0)
@@ -253,15 +251,9 @@ class _Expansion:
         kept = g("Sub", g.constant(np.array(1, self.dtype)), update)
         return [g("Add", g("Mul", kept, candidate), g("Mul", update, hidden))]
 
-    def _rnn(
-        self,
-        now: str,
-        states: Sequence[str],
-        recurrent: str,
-        bias: str | None,
-        activations: Sequence[Callable[[str], str]],
-    ) -> list[str]:
-        return [activations[0](self._sum(now, self.graph("MatMul", states[0], recurrent), bias))]
+    def _rnn(self, now: str, states: Sequence[str], layer: _Direction) -> list[str]:
+        product = self.graph("MatMul", states[0], layer.recurrent)
+        return [layer.activations[0](self._sum(now, product, layer.bias))]
 
     def _outputs(self, series: Sequence[Sequence[str]], ends: Sequence[Sequence[str]]) -> None:
         g, outputs = self.graph, [*self.node.output, "", "", ""]

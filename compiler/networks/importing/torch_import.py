@@ -11,6 +11,7 @@ from torch import nn
 from torch.export import ExportedProgram
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
+from ....errors import first_line
 from ..outputs import TensorsOnly
 from .decompositions import CONVERTERS, decomposed
 from .fold_constants import fold_constants
@@ -41,8 +42,7 @@ def _naming(name: str, convert: Callable[..., Any]) -> Callable[..., Any]:
         except ConversionError:  # of an operator inside
             raise
         except Exception as error:  # converters raise many types
-            reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            raise ConversionError(f"TVM's importer fails on {name}: {reason}") from error
+            raise ConversionError(f"TVM's importer fails on {name}: {first_line(error)}") from error
 
     return named
 

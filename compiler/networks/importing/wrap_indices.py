@@ -11,7 +11,6 @@ from torch.export import ExportedProgram
 
 _ATEN = torch.ops.aten
 _MASKS = {torch.bool, torch.uint8}
-_INDEXING = {_ATEN.index.Tensor, _ATEN.index_put.default}
 
 
 def wrap_indices(program: ExportedProgram) -> None:
@@ -20,7 +19,7 @@ def wrap_indices(program: ExportedProgram) -> None:
     Folding evaluates the wrapping of indices that depend on no input.
     """
     for node in list(program.graph.nodes):
-        if node.op == "call_function" and node.target in _INDEXING:
+        if node.op == "call_function" and node.target is _ATEN.index.Tensor:
             data, indices, *rest = node.args
             node.args = (data, _wrapped(program.graph, node, data, indices), *rest)
 

@@ -23,7 +23,7 @@ from ..importing import onnx_import
 from ..importing.onnx_export import export_onnx
 from ..importing.onnx_import import in_thread
 from ..known import require_extra
-from ..loading import Network, first_line
+from ..loading import Network, kind_and_line
 from .calibration import calibration_inputs
 
 _QUANTISED = ("Conv", "Gemm", "MatMul", "MaxPool", "Relu", "Clip")
@@ -97,7 +97,7 @@ def quantised(network: Network, calibration: str | Path | None, path: Path) -> N
             raise
         except Exception as error:  # the exporter and ONNX Runtime raise many types
             raise QuantisationError(
-                f"lowering.dtype={INT8}: network={network.name} cannot be quantised: {first_line(error)}; "
+                f"lowering.dtype={INT8}: network={network.name} cannot be quantised: {kind_and_line(error)}; "
                 "give an ONNX file in QDQ form, or use another data type"
             ) from error
     return replace(network, quantised_path=path, quantised_s=time.perf_counter() - start)
