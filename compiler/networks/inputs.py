@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from ...errors import UserError
 
 InputSpec = Sequence[int] | Mapping[str, Any]
-"""A shape, `[1, 3, 224, 224]` (float32), or `{"shape": [1, 128], "dtype": "int64", "high": 30522}`."""
+"""A shape, `[1, 3, 224, 224]` (float32), or `{"shape": [1, 128], "dtype": "int64", "high": 30522}`.
+
+An input of an ONNX file may be `{"value": [1, -1]}`: it becomes a constant of the network.
+"""
+
+VALUE = "value"
+"""Key of a specification that makes an input constant."""
 
 
 class BadInputShapeError(UserError, ValueError):

@@ -179,8 +179,11 @@ def load_network(
         path = Path(name_or_path)
         if not path.is_file():
             raise UnknownNetworkError(f"network={name_or_path}: no such file; give the path of an ONNX file")
-        specs = _onnx_specs(path, batch) if inputs is None else _one_spec_for_each_input(path, inputs)
-        return Network(path.stem, example_inputs(specs, seed), onnx_path=path)
+        if inputs is None:
+            specs, bound = _onnx_specs(path, batch), path
+        else:
+            specs, bound = onnx_import.with_values(path, inputs)
+        return Network(path.stem, example_inputs(specs, seed), onnx_path=bound)
 
     factory: Callable[[], nn.Module]
     if ":" in name_or_path:
@@ -279,17 +282,6 @@ def _working_directory_importable() -> Iterator[None]:
 
 def _with_batch(spec: Mapping[str, Any], batch: int) -> dict[str, Any]:
     return {**spec, "shape": [batch, *spec["shape"][1:]]}
-
-
-def _one_spec_for_each_input(path: Path, specs: Sequence[InputSpec]) -> Sequence[InputSpec]:
-    """The specifications, one for each input of the file; raises BadInputShapeError for another number."""
-    names = [name for name, *_ in onnx_import.input_signature(path)]
-    if len(specs) != len(names):
-        raise BadInputShapeError(
-            f"network={path}: inputs= has {len(specs)} specifications, and the file takes {len(names)} "
-            f"inputs: {', '.join(names)}"
-        )
-    return specs
 
 
 def _onnx_specs(path: Path, batch: int) -> list[dict[str, Any]]:

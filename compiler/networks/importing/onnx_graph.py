@@ -75,6 +75,13 @@ def graph_inputs(model: Any) -> list[Any]:
     return [value for value in model.graph.input if value.name not in weights]
 
 
+def _without_weights_as_inputs(model: Any) -> None:
+    """Drop inputs that are weights, in place: older files list both, and folding renames some weights."""
+    kept = graph_inputs(model)
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+
+
 def prepared(
     path: Path, inputs: Sequence[NDArray[Any]], values: Mapping[str, NDArray[Any]] | None = None
 ) -> Any:
@@ -87,6 +94,7 @@ def prepared(
     Raises BadOnnxError if the inputs contradict the file, RecurrentLayerError, MissingExtraError.
     """
     model = load(path)
+    _without_weights_as_inputs(model)
     bind_values(model, values or {})
     fix_shapes(model, inputs, path)
     return simplified(model)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import atexit
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..inputs import VALUE, BadInputShapeError, InputSpec
 from ..known import require_extra
-from .onnx_graph import graph_inputs, load, prepared
+from .onnx_graph import LARGEST_BYTES, bind_values, graph_inputs, load, prepared
 
 if TYPE_CHECKING:
     import tvm
@@ -30,6 +34,49 @@ def input_signature(path: Path) -> list[tuple[str, list[int | None], str]]:
         shape = [d.dim_value if d.dim_value > 0 else None for d in tensor.shape.dim]
         signature.append((value.name, shape, str(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))))
     return signature
+
+
+def with_values(path: Path, specs: Sequence[InputSpec]) -> tuple[list[InputSpec], Path]:
+    """Specifications of the inputs without a value, and the file with the others as constants.
+
+    The file is `path` itself if no specification has a value; else it is deleted when this process ends.
+    Raises BadInputShapeError unless there is one specification for each input, and if a value does not fit.
+    """
+    signature = input_signature(path)
+    if len(specs) != len(signature):
+        raise BadInputShapeError(
+            f"network={path}: inputs= has {len(specs)} specifications, and the file takes {len(signature)} "
+            f"inputs: {', '.join(name for name, *_ in signature)}"
+        )
+    kept: list[InputSpec] = []
+    values: dict[str, NDArray[Any]] = {}
+    for position, (spec, (name, _, dtype)) in enumerate(zip(specs, signature, strict=True)):
+        if not isinstance(spec, Mapping) or VALUE not in spec:
+            kept.append(spec)
+            continue
+        field = f"inputs[{position}]={spec!r}: input {name}"
+        if set(spec) != {VALUE}:
+            raise BadInputShapeError(f"{field}: a value has no other settings; give {{value: ...}} alone")
+        try:
+            exact = np.asarray(spec[VALUE])
+            values[name] = exact.astype(np.dtype(dtype))
+        except (TypeError, ValueError) as error:
+            raise BadInputShapeError(f"{field}: the value is no array of {dtype}: {error}") from error
+        if exact.dtype.kind not in "biuf" or (exact.dtype.kind == "f" and values[name].dtype.kind != "f"):
+            raise BadInputShapeError(f"{field}: the file takes {dtype}; give a value of this type")
+    return kept, bound_file(path, values) if values else path
+
+
+def bound_file(path: Path, values: Mapping[str, NDArray[Any]]) -> Path:
+    """Copy of an ONNX file with inputs as constants, which is deleted when this process ends."""
+    onnx = require_extra("onnx", "onnx", f"network={path}")
+    model = load(path)
+    bind_values(model, values)
+    folder = Path(tempfile.mkdtemp(prefix="foretune-onnx-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    large = model.ByteSize() > LARGEST_BYTES
+    onnx.save(model, folder / path.name, save_as_external_data=large)
+    return folder / path.name
 
 
 def operators(path: Path) -> set[str]:

@@ -1,0 +1,57 @@
+"""Check of one ONNX model: the product converts it, compiles it, runs it and compares its outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+from foretune.compiler.networks import AS_FASTEST, lowered_network
+from foretune.compiler.tvm_compat import parse_target
+from foretune.errors import UserError
+from foretune.inference.deploy.compile import compile_network, flatten
+from foretune.inference.deploy.outputs import compare_outputs
+from numpy.typing import NDArray
+from tvm import relax
+
+from .cases import Subject, WrongOutputError
+
+
+class RefusedOutputError(UserError, RuntimeError):
+    """The product's own check finds that outputs differ."""
+
+
+def check(subject: Subject) -> None:
+    """Raises a UserError if the product refuses the network, WrongOutputError if it accepts a wrong one."""
+    network, target = subject.network, parse_target("llvm")
+    lowered = lowered_network(network, target, AS_FASTEST)
+    executable = compile_network(lowered.relax_mod, target).executable
+    main = relax.VirtualMachine(executable.jit(), tvm.cpu())["main"]  # a library takes longer to link
+    found = main(*(tvm.runtime.tensor(array) for array in network.inputs))
+    outputs = [tensor.numpy() for tensor in flatten(found)]
+    found = compare_outputs(network.reference_outputs(), outputs)
+    if not found.agrees:
+        raise RefusedOutputError(
+            f"network={network.name}: outputs differ by {found.max_abs_difference:.3g} (tolerance "
+            f"{found.tolerance:.3g}); compute this part of the network by other operators"
+        )
+    for place, (wanted, got) in enumerate(zip(subject.expected or (), outputs, strict=False)):
+        if difference := mismatch(wanted, got, subject.relative, subject.absolute):
+            raise WrongOutputError(f"output {place}: {difference}")
+
+
+def mismatch(wanted: NDArray[np.generic], got: NDArray[np.generic], relative: float, absolute: float) -> str:
+    """How an output differs from the expected one; empty if it does not.
+
+    Data types and shapes must be equal.
+    """
+    if (wanted.dtype, wanted.shape) != (got.dtype, got.shape):
+        return f"{got.dtype} of shape {got.shape}, expected {wanted.dtype} of shape {wanted.shape}"
+    if wanted.dtype.kind in "biu":
+        return "" if np.array_equal(wanted, got) else f"{np.count_nonzero(wanted != got)} elements differ"
+    wide, found = (np.asarray(one, np.float64) for one in (wanted, got))
+    close = np.isclose(found, wide, rtol=relative, atol=absolute, equal_nan=True)
+    if close.all():
+        return ""
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(found - wide)
+    worst = np.nanmax(np.where(close, 0, gap)) if np.isfinite(gap).any() else np.inf
+    return f"{np.count_nonzero(~close)} of {close.size} elements differ, by up to {worst:.3g}"
