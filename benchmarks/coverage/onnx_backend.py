@@ -45,12 +45,12 @@ SETTINGS: Mapping[str, Sequence[int]] = {
 _SMALL = {
     getattr(TensorProto, name)
     for name in TensorProto.DataType.keys()
-    if name.startswith(("FLOAT8", "FLOAT4", "INT4", "UINT4", "INT2", "UINT2"))
+    if name.startswith(("FLOAT8", "FLOAT4", "INT4", "UINT4", "INT2", "UINT2", "BFLOAT16"))
 }
 _TRAINING = ("ai.onnx.preview.training",)
 
 STRINGS, SEQUENCES, OPTIONAL = "strings", "sequences", "optional values"
-SMALL, COMPLEX, TRAINING = "numbers of 8 bits or fewer", "complex numbers", "training"
+SMALL, COMPLEX, TRAINING = "bfloat16, float8, integers below 8 bits", "complex numbers", "training"
 UNSUPPORTED = (STRINGS, SEQUENCES, OPTIONAL, SMALL, COMPLEX, TRAINING)
 """Families of cases that the product refuses by construction."""
 
@@ -150,7 +150,7 @@ def subject(
     constants = settings_of(model.graph)
     weights = {one.name for one in model.graph.initializer}
     named = [value.name for value in model.graph.input if value.name not in weights]
-    arrays = dict(zip(named, (np.asarray(one) for one in inputs), strict=False))
+    arrays = dict(zip(named, map(_array, inputs), strict=False))
     specs: list[Any] = [
         {"value": array.tolist()}
         if name in constants
@@ -160,7 +160,11 @@ def subject(
     network = load_network(str(path), inputs=specs if arrays else None)
     kept = tuple(array for name, array in arrays.items() if name not in constants)
     network = replace(network, inputs=kept)
-    return Subject(network, [np.asarray(one) for one in outputs], relative, absolute)
+    return Subject(network, [_array(one) for one in outputs], relative, absolute)
+
+
+def _array(value: Any) -> Any:
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
 
 
 def settings_of(graph: Any) -> set[str]:

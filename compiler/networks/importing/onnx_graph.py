@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 from ....errors import UserError
 from ..known import require_extra
 from . import onnx_recurrent
+from .onnx_rewrites.operators import REWRITES
+from .onnx_rewrites.rewriting import rewritten
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,6 +39,9 @@ DEFINED_OPSET = 18
 
 LEAST_OPSET = 13
 """Operators are expanded in terms of this version, from which on axes of Slice and Split are inputs."""
+
+LEAST_IR = 8
+"""Version of the format in which weights are no inputs."""
 
 
 class BadOnnxError(UserError, ValueError):
@@ -80,6 +85,7 @@ def _without_weights_as_inputs(model: Any) -> None:
     kept = graph_inputs(model)
     del model.graph.input[:]
     model.graph.input.extend(kept)
+    model.ir_version = max(model.ir_version, LEAST_IR)
 
 
 def prepared(
@@ -140,7 +146,7 @@ def simplified(model: Any) -> Any:
     onnx = require_extra("onnx", "onnx", "network")
     model = _recent(model, LEAST_OPSET)
     model = _inlined(model)
-    model = folded(model)
+    model = folded(rewritten(folded(model), REWRITES))
     if any(node.op_type in onnx_recurrent.CELLS for node in model.graph.node):
         model = folded(_with_expanded_layers(model, onnx))
     return model
@@ -200,11 +206,9 @@ def _replaced(node: Any) -> bool:
     outputs = sum(bool(name) for name in node.output)
     if node.op_type == "LayerNormalization":
         return outputs > 1
-    if node.op_type == "BatchNormalization":
-        return any(one.name == "training_mode" and one.i for one in node.attribute)
     return node.domain in ("", "ai.onnx") and node.op_type in (
         *("Attention", "CenterCropPad", "DynamicQuantizeLinear", "NegativeLogLikelihoodLoss"),
-        *("RotaryEmbedding", "SoftmaxCrossEntropyLoss", "Selu", "ThresholdedRelu"),
+        *("RotaryEmbedding", "SoftmaxCrossEntropyLoss"),
     )
 
 

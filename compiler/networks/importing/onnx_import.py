@@ -62,6 +62,8 @@ def with_values(path: Path, specs: Sequence[InputSpec]) -> tuple[list[InputSpec]
             values[name] = exact.astype(np.dtype(dtype))
         except (TypeError, ValueError) as error:
             raise BadInputShapeError(f"{field}: the value is no array of {dtype}: {error}") from error
+        if exact.size == 0:
+            continue
         if exact.dtype.kind not in "biuf" or (exact.dtype.kind == "f" and values[name].dtype.kind != "f"):
             raise BadInputShapeError(f"{field}: the file takes {dtype}; give a value of this type")
     return kept, bound_file(path, values) if values else path
