@@ -36,11 +36,16 @@ def imported(model: Any, inputs: Mapping[str, NDArray[Any]]) -> tvm.IRModule:
         return importer.from_onnx(model.graph, opset_of(model))
 
 
+def known_operators() -> set[str]:
+    """Operators that TVM's importer converts."""
+    return {*onnx_frontend._get_convert_map(), "If", "Constant"}
+
+
 class _OnnxImporter(onnx_frontend.ONNXGraphImporter):
     """TVM's importer with errors that name the operator and its node."""
 
     def _check_for_unsupported_ops(self, graph: Any) -> None:
-        known = {*onnx_frontend._get_convert_map(), "If", "Constant"}
+        known = known_operators()
         unknown = {node.op_type: node for node in graph.node if node.op_type not in known}
         if unknown:
             names = ", ".join(f"{name} (node {_label(node)})" for name, node in sorted(unknown.items()))
@@ -51,11 +56,6 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):
     def _convert_operator(
         self, op_name: str, inputs: Sequence[Any], attrs: Mapping[str, Any], opset: int
     ) -> relax.Expr:
-        if op_name == "BatchNormalization" and attrs.get("training_mode"):
-            raise OnnxConversionError(
-                f"ONNX operator BatchNormalization (node {attrs['tvm_custom']['name']}) is in training mode; "
-                "export the network in evaluation mode"
-            )
         try:
             return super()._convert_operator(op_name, inputs, attrs, opset)
         except UserError:

@@ -26,14 +26,14 @@ class Graph:
 
     def __call__(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
         """Adds a node with one output."""
-        name = output or self._name()
+        name = output or self.fresh()
         label = f"{self._prefix}{operator}_{len(self.nodes)}"
         self.nodes.append(self._helper.make_node(operator, list(inputs), [name], label, **attributes))
         return name
 
     def several(self, operator: str, inputs: Sequence[str], count: int, **attributes: Any) -> list[str]:
         """Adds a node with several outputs."""
-        names = [self._name() for _ in range(count)]
+        names = [self.fresh() for _ in range(count)]
         label = f"{self._prefix}{operator}_{len(self.nodes)}"
         self.nodes.append(self._helper.make_node(operator, list(inputs), names, label, **attributes))
         return names
@@ -41,7 +41,7 @@ class Graph:
     def constant(self, value: Any, dtype: Any = None) -> str:
         """Adds a constant."""
         array = np.asarray(value, dtype)
-        name = self._name()
+        name = self.fresh()
         kind = self._helper.np_dtype_to_tensor_dtype(array.dtype)
         self.constants.append(self._helper.make_tensor(name, kind, array.shape, array.tobytes(), raw=True))
         return name
@@ -65,7 +65,8 @@ class Graph:
             return self(operator, x, self.constant(list(axes), np.int64), keepdims=int(keepdims))
         return self(operator, x, axes=list(axes), keepdims=int(keepdims))
 
-    def _name(self) -> str:
+    def fresh(self) -> str:
+        """A name that no value has."""
         self._count += 1
         return f"{self._prefix}{self._count}"
 
@@ -106,6 +107,16 @@ class Node:
         if isinstance(value, self._onnx.TensorProto):
             return self._onnx.numpy_helper.to_array(value)
         return value
+
+    def type_of(self, place: int) -> Any:
+        """ONNX's type of an input; empty for one that is not given."""
+        found = self._onnx.TypeProto()
+        if self.has(place):
+            tensor = self._types.get(self.x(place))
+            if tensor is None or not tensor.elem_type:
+                raise UnknownTypeError
+            found.tensor_type.CopyFrom(tensor)
+        return found
 
     def dtype(self, place: int) -> np.dtype[Any]:
         """Data type of an input."""

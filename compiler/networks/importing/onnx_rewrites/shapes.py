@@ -102,7 +102,8 @@ def _reshape(node: Node, g: Graph) -> Sequence[str] | None:
         wanted[wanted.index(-1)] = int(np.prod(shape)) // max(known, 1)
     if wanted == node.fixed(1).tolist() and not node.get("allowzero", 0):
         return None
-    return [g("Reshape", node.x(0), g.constant(wanted, np.int64), allowzero=int(0 in wanted))]
+    zero = {"allowzero": 1} if 0 in wanted else {}
+    return [g("Reshape", node.x(0), g.constant(wanted, np.int64), **zero)]
 
 
 def _split(node: Node, g: Graph) -> Sequence[str] | None:
