@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import numpy as np
-import tvm
 from foretune.compiler.networks import AS_FASTEST, lowered_network
 from foretune.compiler.tvm_compat import parse_target
-from foretune.errors import UserError
-from foretune.inference.deploy.compile import compile_network, flatten
-from foretune.inference.deploy.outputs import compare_outputs
+from foretune.inference.deploy.dry_run import WrongConversionError, run_plainly
+from foretune.inference.deploy.original import comparison_with_original
 from numpy.typing import NDArray
-from tvm import relax
 
 from .cases import Subject, WrongOutputError
 
 
-class RefusedOutputError(UserError, RuntimeError):
-    """The product's own check finds that outputs differ."""
-
-
 def check(subject: Subject) -> None:
-    """Raises a UserError if the product refuses the network, WrongOutputError if it accepts a wrong one."""
+    """Raises a UserError if the product refuses the network, WrongOutputError if it accepts a wrong one.
+
+    The steps are those of `checked_lowering`, which runs before each search.
+    """
     network, target = subject.network, parse_target("llvm")
-    lowered = lowered_network(network, target, AS_FASTEST)
-    executable = compile_network(lowered.relax_mod, target).executable
-    main = relax.VirtualMachine(executable.jit(), tvm.cpu())["main"]  # a library takes longer to link
-    found = main(*(tvm.runtime.tensor(array) for array in network.inputs))
-    outputs = [tensor.numpy() for tensor in flatten(found)]
-    found = compare_outputs(network.reference_outputs(), outputs)
+    outputs = run_plainly(lowered_network(network, target, AS_FASTEST).relax_mod, target, network.inputs)
+    found = comparison_with_original(network)(outputs)
     if not found.agrees:
-        raise RefusedOutputError(
-            f"network={network.name}: outputs differ by {found.max_abs_difference:.3g} (tolerance "
-            f"{found.tolerance:.3g}); compute this part of the network by other operators"
-        )
+        raise WrongConversionError(f"network={network.name}: after its conversion, {found.describe()}")
     for place, (wanted, got) in enumerate(zip(subject.expected or (), outputs, strict=False)):
         if difference := mismatch(wanted, got, subject.relative, subject.absolute):
             raise WrongOutputError(f"output {place}: {difference}")

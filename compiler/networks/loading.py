@@ -53,9 +53,9 @@ class Network:
         return tuple(torch.from_numpy(array) for array in self.inputs)
 
     def reference_outputs(self) -> list[NDArray[Any]]:
-        """Outputs for the example inputs, by PyTorch eager or by ONNX's own (slow) reference evaluator.
+        """Outputs for the example inputs, by PyTorch eager or by ONNX Runtime.
 
-        ONNX Runtime runs files with operators that the evaluator lacks, such as those of com.microsoft.
+        ONNX's own (slow) evaluator runs files with operators or data types that ONNX Runtime lacks.
         Raises BadInputShapeError where neither runs the file, MissingExtraError.
         """
         if self.module is None:
@@ -66,17 +66,17 @@ class Network:
     @cached_property
     def _onnx_outputs(self) -> list[NDArray[Any]]:
         assert self.onnx_path is not None
+        outputs = onnx_import.runtime_outputs(self.onnx_path, self.inputs)
+        if outputs is not None:
+            return outputs
         try:
             return onnx_import.reference_outputs(self.onnx_path, self.inputs)
         except UserError:
             raise
         except Exception as error:  # NumPy and onnx raise many types
-            outputs = onnx_import.runtime_outputs(self.onnx_path, self.inputs)
-            if outputs is None:
-                raise _does_not_run(
-                    self.onnx_path, self.inputs, error, "or install onnxruntime for operators that onnx lacks"
-                ) from error
-            return outputs
+            raise _does_not_run(
+                self.onnx_path, self.inputs, error, "or install onnxruntime for operators that onnx lacks"
+            ) from error
 
     def outputs_in(self, dtype: torch.dtype) -> list[NDArray[Any]] | None:
         """Outputs of the module in another floating type, by PyTorch eager; None if it does not run."""
