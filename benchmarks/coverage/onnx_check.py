@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from foretune.compiler.networks import AS_FASTEST, lowered_network
+from foretune.compiler.networks import AS_FASTEST, to_relax
 from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.deploy.dry_run import WrongConversionError, run_plainly
 from foretune.inference.deploy.original import comparison_with_original
@@ -18,7 +18,7 @@ def check(subject: Subject) -> None:
     The steps are those of `checked_lowering`, which runs before each search.
     """
     network, target = subject.network, parse_target("llvm")
-    outputs = run_plainly(lowered_network(network, target, AS_FASTEST).relax_mod, target, network.inputs)
+    outputs = run_plainly(to_relax(network, target, AS_FASTEST), target, network.inputs)
     found = comparison_with_original(network)(outputs)
     if not found.agrees:
         raise WrongConversionError(f"network={network.name}: after its conversion, {found.describe()}")

@@ -19,6 +19,9 @@ RELATIVE_TOLERANCE = data_type(WIDE).tolerances.network
 ROUNDING_FACTOR = 3.0
 """Largest accepted difference over the reference's own rounding error, if the error is known."""
 
+HALF_ROUNDINGS = 4
+"""Roundings by which an output in float16 may differ, of an original that is in float16 itself."""
+
 NARROW_FACTOR = 2.0
 """Largest accepted ratio of a narrow network's difference to the rival's in the same data type."""
 
@@ -66,16 +69,21 @@ def compare_outputs(
 ) -> OutputCheck:
     """Compares outputs in order with `Network.reference_outputs`; raises OutputFormError if shapes differ.
 
-    The tolerance of an output is the larger of two values: RELATIVE_TOLERANCE times its largest finite
-    element, and ROUNDING_FACTOR times its entry in `rounding_errors` (see `Network.rounding_errors`).
+    The tolerance of an output is the larger of two values: RELATIVE_TOLERANCE, or HALF_ROUNDINGS roundings of
+    a half-precision output, times its largest finite element, and ROUNDING_FACTOR times its entry in `rounding_errors` (see `Network.rounding_errors`).
     Integers and booleans must be equal.
     """
     pairs = _paired(reference, actual)
     checks = []
     for output, (pair, rounding) in enumerate(zip(pairs, rounding_errors or [0.0] * len(pairs), strict=True)):
-        tolerance = max(RELATIVE_TOLERANCE * _scale(pair[0]), ROUNDING_FACTOR * rounding)
+        tolerance = max(_relative(pair[0]) * _scale(pair[0]), ROUNDING_FACTOR * rounding)
         checks.append(_check(output, pair, 0.0 if _is_exact(pair[0]) else tolerance))
     return _worst(checks)
+
+
+def _relative(reference: NDArray[Any]) -> float:
+    half = reference.dtype == np.float16
+    return HALF_ROUNDINGS * float(np.finfo(np.float16).eps) if half else RELATIVE_TOLERANCE
 
 
 def compare_narrow_outputs(

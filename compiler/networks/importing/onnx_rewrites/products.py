@@ -7,7 +7,29 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from .convolutions import windows_of
 from .nodes import Graph, Node
+
+
+def _matmul(node: Node, g: Graph) -> Sequence[str] | None:
+    """Vectors as matrices of one row or one column."""
+    left, right = node.shape(0), node.shape(1)
+    if min(len(left), len(right)) > 1:
+        return None
+    x = g.reshape(node.x(0), [1, *left]) if len(left) == 1 else node.x(0)
+    y = g.reshape(node.x(1), [*right, 1]) if len(right) == 1 else node.x(1)
+    rows = left[:-1] if len(left) > 1 else right[:-2]
+    columns = right[-1:] if len(right) > 1 else ()
+    return [g.reshape(g("MatMul", x, y), [*rows, *columns])]
+
+
+def _integer_convolution(node: Node, g: Graph) -> Sequence[str] | None:
+    """A convolution of integers with explicit pads."""
+    if node.get("auto_pad", "NOTSET") == "NOTSET":
+        return None
+    strides, dilations, pads = windows_of(node, node.shape(1)[2:])
+    attributes = {"strides": strides, "dilations": dilations, "pads": pads, "group": node.get("group", 1)}
+    return [g("ConvInteger", *node.inputs, **attributes)]
 
 
 def _quantised_matmul(node: Node, g: Graph) -> Sequence[str]:
@@ -196,6 +218,8 @@ def _columns_to_image(node: Node, g: Graph) -> Sequence[str]:
 
 
 PRODUCTS: Mapping[str, Callable[[Node, Graph], Sequence[str] | None]] = {
+    "MatMul": _matmul,
+    "ConvInteger": _integer_convolution,
     "QLinearMatMul": _quantised_matmul,
     "QLinearConv": _quantised_convolution,
     "Einsum": _einsum,

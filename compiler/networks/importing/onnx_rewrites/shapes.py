@@ -146,6 +146,24 @@ def _compress(node: Node, g: Graph) -> Sequence[str]:
     return [g("Gather", x, g.constant(places, np.int64), axis=axis)]
 
 
+def _running_product(node: Node, g: Graph) -> Sequence[str]:
+    """Products of all elements up to each one, along an axis."""
+    axis, x, dtype = int(node.fixed(1).reshape(())) % node.rank(0), node.x(0), node.dtype(0)
+    extent = node.shape(0)[axis]
+    order = range(extent)[::-1] if node.get("reverse", 0) else range(extent)
+    total, found = "", {}
+    for at in order:
+        part = g.part(x, at, at + 1, axis)
+        now = g("Mul", total, part) if total else part
+        found[at] = (total or g("Add", g("Sub", part, part), g.constant(1, dtype))) if _exclusive(node) else now
+        total = now
+    return [g("Concat", *(found[at] for at in range(extent)), axis=axis)]
+
+
+def _exclusive(node: Node) -> bool:
+    return bool(node.get("exclusive", 0))
+
+
 def _reverse_sequence(node: Node, g: Graph) -> Sequence[str]:
     shape = node.shape(0)
     time, batch = node.get("time_axis", 0), node.get("batch_axis", 1)
@@ -208,6 +226,7 @@ SHAPES: Mapping[str, Callable[[Node, Graph], Sequence[str] | None]] = {
     "EyeLike": _eye_like,
     "OneHot": _one_hot,
     "Compress": _compress,
+    "CumProd": _running_product,
     "ReverseSequence": _reverse_sequence,
     "ArgMax": _last_extremum,
     "ArgMin": _last_extremum,
