@@ -27,7 +27,7 @@ OUTCOMES = (PASSED, REFUSED, WRONG, TRACEBACK, CRASH, TIME)
 
 PRELOADED = ("foretune.compiler.networks", "foretune.inference.deploy.compile")
 
-EACH = 25
+EACH = 100
 """Cases that a process runs, at most: a new one costs a second."""
 
 _CAUSE = 600

@@ -147,7 +147,7 @@ def main(words: Sequence[str] | None = None) -> None:
     this = sys.modules[__name__]
     arguments = suite.arguments_of(this, BENCHMARK, LIMIT_S, words)
     cases = list(file_cases((arguments.runs_in / "files").resolve()))
-    suite.run_suite(this, BENCHMARK, cases, onnx_check.check, limit_s=LIMIT_S, words=words)
+    suite.run_suite(this, BENCHMARK, cases, onnx_check.check_network, limit_s=LIMIT_S, words=words)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tvm import relax
+from tvm import relax, te, tirx
 
 Converter = Callable[[relax.BlockBuilder, Sequence[Any], Mapping[str, Any]], relax.Expr]
 """Relax expression of an operator, from its inputs (None if one is not given) and its attributes."""
@@ -49,7 +49,33 @@ def _integer_convolution(
     )
 
 
+_BITS = {"float16": ("uint16", 0x7FFF, 0x7C00), "float32": ("uint32", 0x7FFFFFFF, 0x7F800000)}
+"""Integer of a floating type's size, its bits without the sign, and those of infinity."""
+
+
+def _is_nan(bb: relax.BlockBuilder, inputs: Sequence[Any], _: Mapping[str, Any]) -> relax.Expr:
+    """By its bits: TVM folds `x != x` to False."""
+    x = inputs[0]
+    if str(x.ty.dtype) not in _BITS:
+        return relax.op.isnan(x)
+    integer, digits, infinity = _BITS[str(x.ty.dtype)]
+
+    def compute(values: te.Tensor) -> te.Tensor:
+        return te.compute(
+            values.shape,
+            lambda *at: (
+                tirx.reinterpret(integer, values(*at)) & tirx.const(digits, integer)
+                > tirx.const(infinity, integer)
+            ),
+            name="isnan",
+            tag="elemwise",
+        )
+
+    return bb.call_te(compute, x, primfunc_name_hint="isnan")
+
+
 CONVERTERS: Mapping[str, Converter] = {
+    "IsNaN": _is_nan,
     "Max": _binary(relax.op.maximum),
     "Min": _binary(relax.op.minimum),
     "ConvInteger": _integer_convolution,
@@ -75,15 +101,27 @@ REFUSED: Mapping[str, str] = {
 """Reason for each operator that is refused, although TVM's importer may know it."""
 
 CONSTANT: Mapping[str, Mapping[int, str]] = {
-    **{f"Reduce{name}": {1: "axes"} for name in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare")},
+    **{
+        f"Reduce{name}": {1: "axes"}
+        for name in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare")
+    },
     **dict.fromkeys(("ReduceLogSum", "ReduceLogSumExp", "Squeeze", "Unsqueeze"), {1: "axes"}),
     **dict.fromkeys(("CumSum", "CumProd"), {1: "axis"}),
-    **{"Reshape": {1: "shape"}, "Expand": {1: "shape"}, "ConstantOfShape": {0: "input"}, "OneHot": {1: "depth"}},
+    **{
+        "Reshape": {1: "shape"},
+        "Expand": {1: "shape"},
+        "ConstantOfShape": {0: "input"},
+        "OneHot": {1: "depth"},
+    },
     **{"Tile": {1: "repeats"}, "TopK": {1: "K"}, "Split": {1: "split"}, "Trilu": {1: "k"}},
     **{"Pad": {1: "pads", 3: "axes"}, "Slice": {1: "starts", 2: "ends", 3: "axes", 4: "steps"}},
     **{"Resize": {1: "roi", 2: "scales", 3: "sizes"}, "Upsample": {1: "scales"}},
     **{"Range": {0: "start", 1: "limit", 2: "delta"}, "MaxUnpool": {2: "output_shape"}},
     **{"DFT": {1: "dft_length", 2: "axis"}, "STFT": {1: "frame_step", 3: "frame_length"}},
-    **{"Col2Im": {1: "image_shape", 2: "block_shape"}, "AffineGrid": {1: "size"}, "CenterCropPad": {1: "shape"}},
+    **{
+        "Col2Im": {1: "image_shape", 2: "block_shape"},
+        "AffineGrid": {1: "size"},
+        "CenterCropPad": {1: "shape"},
+    },
 }
 """Operands that must be constants, by operator and position."""

@@ -121,7 +121,12 @@ def _cut(
 
 
 def _dilated(
-    weight: str, g: Graph, kernel: Sequence[int], dilations: Sequence[int], outer: Sequence[int], dtype: np.dtype
+    weight: str,
+    g: Graph,
+    kernel: Sequence[int],
+    dilations: Sequence[int],
+    outer: Sequence[int],
+    dtype: np.dtype,
 ) -> str:
     """The weight with zeros between its elements."""
     if max(dilations) == 1:

@@ -10,7 +10,7 @@ from .nodes import Graph, Node, UnknownTypeError
 from .rewriting import Rewrite
 
 ALWAYS = (
-    *("Attention", "AffineGrid", "CenterCropPad", "DynamicQuantizeLinear", "NegativeLogLikelihoodLoss"),
+    *("Attention", "CenterCropPad", "DynamicQuantizeLinear", "NegativeLogLikelihoodLoss"),
     *("RotaryEmbedding", "SoftmaxCrossEntropyLoss"),
 )
 """Operators that TVM's importer has and gets wrong."""

@@ -69,6 +69,41 @@ def _requantised(
     return g.cast(g("Min", g("Max", shifted, g.constant(least, wide)), g.constant(most, wide)), dtype)
 
 
+def _dequantise_blocks(node: Node, g: Graph) -> Sequence[str] | None:
+    """Scales and zeros of blocks, repeated for each element."""
+    block = node.get("block_size", 0)
+    if not block:
+        return None
+    scale = _repeated(node, g, 1, block)
+    kind = node.dtype(1)
+    x = g.cast(node.x(0), kind)
+    if node.has(2):
+        x = g("Sub", x, g.cast(_repeated(node, g, 2, block), kind))
+    return [g("Mul", x, scale)]
+
+
+def _quantise_blocks(node: Node, g: Graph) -> Sequence[str] | None:
+    block = node.get("block_size", 0)
+    if not block:
+        return None
+    kind = node.dtype(1)
+    dtype = node.dtype(2) if node.has(2) else np.dtype(np.uint8)
+    if not node.has(2) and node.get("output_dtype", 0):
+        return None
+    x = g("Round", g("Div", node.x(0), _repeated(node, g, 1, block)))
+    if node.has(2):
+        x = g("Add", x, g.cast(_repeated(node, g, 2, block), kind))
+    least, most = (g.constant(one, kind) for one in (np.iinfo(dtype).min, np.iinfo(dtype).max))
+    return [g.cast(g("Min", g("Max", x, least), most), dtype)]
+
+
+def _repeated(node: Node, g: Graph, place: int, block: int) -> str:
+    """A tensor of blocks in the shape of the first input."""
+    axis, size = node.get("axis", 1) % node.rank(0), node.shape(0)[node.get("axis", 1) % node.rank(0)]
+    places = np.arange(size) // block
+    return g("Gather", node.x(place), g.constant(places, np.int64), axis=axis)
+
+
 def _einsum(node: Node, g: Graph) -> Sequence[str] | None:
     """Without dots, and without an index that an operand has twice."""
     equation = node.get("equation").replace(" ", "")
@@ -80,7 +115,8 @@ def _einsum(node: Node, g: Graph) -> Sequence[str] | None:
     free = [letter for letter in string.ascii_letters if letter not in equation]
     dots = free[: max(rank if "..." in term else 0 for rank, term in zip(ranks, terms, strict=True))]
     terms = [
-        term.replace("...", "".join(dots[len(dots) - rank :])) for rank, term in zip(ranks, terms, strict=True)
+        term.replace("...", "".join(dots[len(dots) - rank :]))
+        for rank, term in zip(ranks, terms, strict=True)
     ]
     letters = "".join(terms)
     once = "".join(sorted(one for one in set(letters) - set(dots) if letters.count(one) == 1))
@@ -200,7 +236,10 @@ def _columns_to_image(node: Node, g: Graph) -> Sequence[str]:
     x = g.reshape(node.x(0), [batch, channels * area, *counts])
     weight = np.tile(np.eye(area), (channels, 1)).reshape(channels * area, 1, *block)
     left = [
-        image[a] + pads[a] + pads[axes + a] - ((counts[a] - 1) * strides[a] + (block[a] - 1) * dilations[a] + 1)
+        image[a]
+        + pads[a]
+        + pads[axes + a]
+        - ((counts[a] - 1) * strides[a] + (block[a] - 1) * dilations[a] + 1)
         for a in range(axes)
     ]
     return [
@@ -220,6 +259,8 @@ def _columns_to_image(node: Node, g: Graph) -> Sequence[str]:
 PRODUCTS: Mapping[str, Callable[[Node, Graph], Sequence[str] | None]] = {
     "MatMul": _matmul,
     "ConvInteger": _integer_convolution,
+    "DequantizeLinear": _dequantise_blocks,
+    "QuantizeLinear": _quantise_blocks,
     "QLinearMatMul": _quantised_matmul,
     "QLinearConv": _quantised_convolution,
     "Einsum": _einsum,

@@ -129,7 +129,9 @@ def _taps(node: Node, at: NDArray[np.float64], size: int, factor: float) -> Taps
         offsets = np.arange(-half - 1, half + 2)
     places = np.floor(at)[:, None] + offsets
     distance = np.abs(places - at[:, None]) / spread
-    weights = np.maximum(1 - distance, 0) if reach == 1 else _cubic(distance, node.get("cubic_coeff_a", -0.75))
+    weights = (
+        np.maximum(1 - distance, 0) if reach == 1 else _cubic(distance, node.get("cubic_coeff_a", -0.75))
+    )
     if node.get("exclude_outside", 0) or spread > 1:
         inside = (places >= 0) & (places < size)
         if node.get("exclude_outside", 0):

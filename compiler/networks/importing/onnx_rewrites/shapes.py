@@ -155,7 +155,9 @@ def _running_product(node: Node, g: Graph) -> Sequence[str]:
     for at in order:
         part = g.part(x, at, at + 1, axis)
         now = g("Mul", total, part) if total else part
-        found[at] = (total or g("Add", g("Sub", part, part), g.constant(1, dtype))) if _exclusive(node) else now
+        found[at] = (
+            (total or g("Add", g("Sub", part, part), g.constant(1, dtype))) if _exclusive(node) else now
+        )
         total = now
     return [g("Concat", *(found[at] for at in range(extent)), axis=axis)]
 
@@ -207,6 +209,28 @@ def _dropout(node: Node, g: Graph) -> Sequence[str] | None:
     return [g("Identity", node.x(0)), g.constant(kept)]
 
 
+def _affine_grid(node: Node, g: Graph) -> Sequence[str]:
+    """Coordinates of the output in those of the input: a constant grid times the matrices."""
+    batch, _, *sizes = (int(size) for size in node.fixed(1))
+    if node.get("align_corners", 0):
+        along = [np.linspace(-1, 1, size) if size > 1 else np.zeros(1) for size in sizes]
+    else:
+        along = [(2 * np.arange(size) + 1) / size - 1 for size in sizes]
+    grids = np.meshgrid(*along, indexing="ij")[::-1]
+    points = np.stack([*grids, np.ones(sizes)], axis=-1).reshape(-1, len(sizes) + 1)
+    found = g("MatMul", g.constant(points, node.dtype(0)), g("Transpose", node.x(0), perm=[0, 2, 1]))
+    return [g.reshape(found, [batch, *sizes, len(sizes)])]
+
+
+def _constant(node: Node, g: Graph) -> Sequence[str] | None:
+    """A constant in the form of a tensor."""
+    for name, kind in (("value_int", np.int64), ("value_ints", np.int64), ("value_float", np.float32)):
+        if node.get(name) is not None:
+            return [g.constant(node.get(name), kind)]
+    floats = node.get("value_floats")
+    return None if floats is None else [g.constant(list(floats), np.float32)]
+
+
 def _size(node: Node, g: Graph) -> Sequence[str]:
     return [g.constant(int(np.prod(node.shape(0), dtype=np.int64)), np.int64)]
 
@@ -226,6 +250,8 @@ SHAPES: Mapping[str, Callable[[Node, Graph], Sequence[str] | None]] = {
     "EyeLike": _eye_like,
     "OneHot": _one_hot,
     "Compress": _compress,
+    "AffineGrid": _affine_grid,
+    "Constant": _constant,
     "CumProd": _running_product,
     "ReverseSequence": _reverse_sequence,
     "ArgMax": _last_extremum,
