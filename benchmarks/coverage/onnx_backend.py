@@ -44,7 +44,7 @@ SETTINGS: Mapping[str, Sequence[int]] = {
 
 _SMALL = {
     getattr(TensorProto, name)
-    for name in TensorProto.DataType.keys()
+    for name in dict(TensorProto.DataType.items())
     if name.startswith(("FLOAT8", "FLOAT4", "INT4", "UINT4", "INT2", "UINT2", "BFLOAT16"))
 }
 _TRAINING = ("ai.onnx.preview.training",)

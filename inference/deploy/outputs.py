@@ -69,9 +69,9 @@ def compare_outputs(
 ) -> OutputCheck:
     """Compares outputs in order with `Network.reference_outputs`; raises OutputFormError if shapes differ.
 
-    The tolerance of an output is the larger of two values: RELATIVE_TOLERANCE, or HALF_ROUNDINGS roundings of
-    a half-precision output, times its largest finite element, and ROUNDING_FACTOR times its entry in `rounding_errors` (see `Network.rounding_errors`).
-    Integers and booleans must be equal.
+    The tolerance of an output is the larger of two values: RELATIVE_TOLERANCE (HALF_ROUNDINGS roundings for
+    an output in float16) times its largest finite element, and ROUNDING_FACTOR times its entry in
+    `rounding_errors` (see `Network.rounding_errors`). Integers and booleans must be equal.
     """
     pairs = _paired(reference, actual)
     checks = []

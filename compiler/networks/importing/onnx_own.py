@@ -100,28 +100,17 @@ REFUSED: Mapping[str, str] = {
 }
 """Reason for each operator that is refused, although TVM's importer may know it."""
 
+_AXES = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2")
+
 CONSTANT: Mapping[str, Mapping[int, str]] = {
-    **{
-        f"Reduce{name}": {1: "axes"}
-        for name in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare")
-    },
-    **dict.fromkeys(("ReduceLogSum", "ReduceLogSumExp", "Squeeze", "Unsqueeze"), {1: "axes"}),
-    **dict.fromkeys(("CumSum", "CumProd"), {1: "axis"}),
-    **{
-        "Reshape": {1: "shape"},
-        "Expand": {1: "shape"},
-        "ConstantOfShape": {0: "input"},
-        "OneHot": {1: "depth"},
-    },
+    **{name: {1: "axes"} for name in (*_AXES, "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp")},
+    **{"Squeeze": {1: "axes"}, "Unsqueeze": {1: "axes"}, "CumSum": {1: "axis"}, "CumProd": {1: "axis"}},
+    **{"Reshape": {1: "shape"}, "Expand": {1: "shape"}, "ConstantOfShape": {0: "input"}},
     **{"Tile": {1: "repeats"}, "TopK": {1: "K"}, "Split": {1: "split"}, "Trilu": {1: "k"}},
     **{"Pad": {1: "pads", 3: "axes"}, "Slice": {1: "starts", 2: "ends", 3: "axes", 4: "steps"}},
-    **{"Resize": {1: "roi", 2: "scales", 3: "sizes"}, "Upsample": {1: "scales"}},
+    **{"Resize": {1: "roi", 2: "scales", 3: "sizes"}, "Upsample": {1: "scales"}, "OneHot": {1: "depth"}},
     **{"Range": {0: "start", 1: "limit", 2: "delta"}, "MaxUnpool": {2: "output_shape"}},
     **{"DFT": {1: "dft_length", 2: "axis"}, "STFT": {1: "frame_step", 3: "frame_length"}},
-    **{
-        "Col2Im": {1: "image_shape", 2: "block_shape"},
-        "AffineGrid": {1: "size"},
-        "CenterCropPad": {1: "shape"},
-    },
+    **{"Col2Im": {1: "image_shape", 2: "block_shape"}, "AffineGrid": {1: "size"}},
 }
 """Operands that must be constants, by operator and position."""

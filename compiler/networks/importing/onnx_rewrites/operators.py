@@ -22,4 +22,4 @@ REWRITES: Mapping[str, Rewrite] = {
     **RESIZING,
     **SHAPES,
 }
-"""Rewrites of operators that TVM's importer lacks, gets wrong, or converts into a form that TVM cannot lower."""
+"""Rewrites of operators that TVM's importer lacks or gets wrong, or that TVM then cannot lower."""

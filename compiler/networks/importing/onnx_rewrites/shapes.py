@@ -151,19 +151,13 @@ def _running_product(node: Node, g: Graph) -> Sequence[str]:
     axis, x, dtype = int(node.fixed(1).reshape(())) % node.rank(0), node.x(0), node.dtype(0)
     extent = node.shape(0)[axis]
     order = range(extent)[::-1] if node.get("reverse", 0) else range(extent)
-    total, found = "", {}
+    ones = [1 if at == axis else size for at, size in enumerate(node.shape(0))]
+    total, found = g.constant(np.ones(ones), dtype), {}
     for at in order:
-        part = g.part(x, at, at + 1, axis)
-        now = g("Mul", total, part) if total else part
-        found[at] = (
-            (total or g("Add", g("Sub", part, part), g.constant(1, dtype))) if _exclusive(node) else now
-        )
+        now = g("Mul", total, g.part(x, at, at + 1, axis))
+        found[at] = total if node.get("exclusive", 0) else now
         total = now
     return [g("Concat", *(found[at] for at in range(extent)), axis=axis)]
-
-
-def _exclusive(node: Node) -> bool:
-    return bool(node.get("exclusive", 0))
 
 
 def _reverse_sequence(node: Node, g: Graph) -> Sequence[str]:
