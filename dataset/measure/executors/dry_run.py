@@ -9,6 +9,7 @@ from tvm.target import Target
 
 from ....compiler.codegen.compilation import compile_cuda_source, compile_module, entries, load
 from ....compiler.counts.traffic import compulsory_bytes
+from ....compiler.targets import is_cpu, is_cuda
 from ....compiler.task import count_flops
 from ....compiler.tvm_compat import available_cores
 from ...features.roofline import roofline_latency_s
@@ -67,7 +68,7 @@ def make_dry_run_executor(
     hardware = _simulated_hardware(config, target)
     try:
         environment = compiler_environment(target, config.cuda_compiler)
-        cuda_code = target.kind.name == "cuda"
+        cuda_code = is_cuda(target)
     except ExecutorConfigError:
         environment, cuda_code = {}, False
     compiler = WorkerSpec(
@@ -84,7 +85,7 @@ def make_dry_run_executor(
 def _simulated_hardware(config: ExecutorConfig, target: Target) -> Hardware:
     if config.hardware:
         device = described_hardware(config.hardware, target)
-    elif target.kind.name == "llvm":
+    elif is_cpu(target):
         device = target_hardware(target)
     else:
         architecture = str(target.attrs.get("arch", ""))

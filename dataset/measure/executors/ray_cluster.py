@@ -19,6 +19,7 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tvm.target import Target
 
+from ....compiler.targets import is_cuda
 from ....compiler.tvm_compat import target_cores, target_to_json
 from ...hardware import Hardware, cpu_name, cuda_name
 from ...records.schema import FailureKind
@@ -56,7 +57,7 @@ class _Device:
         self, make_executor: MakeExecutor, config: str, target: str, measure: str, workers: int | None
     ) -> None:
         built_for = Target(json.loads(target))
-        self.on_cuda = built_for.kind.name == "cuda"
+        self.on_cuda = is_cuda(built_for)
         self.executor = make_executor(
             ExecutorConfig(**json.loads(config)), built_for, MeasureConfig(**json.loads(measure)), workers
         )
