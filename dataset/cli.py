@@ -168,7 +168,7 @@ def import_(config: DictConfig) -> int:
 
 def export(config: DictConfig) -> int:
     """Writes a dataset as MetaSchedule databases."""
-    from .records.exchange import export_database
+    from .records.database_export import export_database
 
     settings = from_hydra(config, DatasetExportConfig)
     console = Console()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from omegaconf import DictConfig
@@ -35,6 +36,7 @@ from .generation.summary import GenerateSummary, print_summary
 from .generation.testbed import Testbed
 from .generation.throughput import GenerationClock
 from .measure import WorkerPool, make_executor
+from .measure.executors.base import Executor
 from .measure.worker.memory_counters import uncounted_reason
 from .records.datasheet.write import write_datasheet
 from .records.network_weights import NetworkWeights, merged_networks, read_networks, write_networks
@@ -68,19 +70,10 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
         samplers = opened.enter_context(make_samplers(crew.samplers, config, target, clock, ending.is_due))
         if crew.pauses and isinstance(executor, WorkerPool):
             executor.timing_context = samplers.paused
-        if config.self_check:
-            with announced(console, "checking the measurement of a small task"):
-                check_measurement(executor, target)
-        testbed = Testbed(executor, target, config.noise, clock)
-        for bad in store.set_aside_bad_shards():
-            console.print(f"[yellow]set aside {bad.path.name}: {bad.reason}; its records are measured again")
-        store.put_hardware(testbed.hardware)
+        testbed = _testbed(config, executor, store, clock, console)
         with announced(console, "sampling tasks"):
             tasks = of_networks or _tasks(config, target, database)
-        if networks:
-            write_networks(store, merged_networks([read_networks(store.folder), networks], store.folder))
-        known = {row.workload_hash for row in store.tasks()}
-        store.append_tasks([task_row(task) for task in tasks if task.workload_hash not in known])
+        _store_tasks(store, tasks, networks)
         earlier = EarlierRecords(
             store,
             [task.workload_hash for task in tasks],
@@ -101,33 +94,73 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
         )
         traces = database.traces if database else {}
         generation = Generation(config, store, testbed, samplers, earlier, progress, ending.deadline, traces)
-        summary = generation.summary
-
-        def interrupted() -> None:
-            progress.interrupted()
-            ending.stop.set()
-            give_up_queue(executor)
-
-        try:
-            with progress, ending.applied_to(executor):
-                devices = list(range(executor.devices)) * crew.tasks
-                run_device_workers(tasks, devices, generation.run_task, interrupted, ending.stop)
-        except KeyboardInterrupt:
-            summary.interrupted = True
+        summary = _generate(tasks, generation, progress, executor, ending, crew.tasks)
         summary.used(clock, use, executor.devices)
         store_run(store, summary)
         if not summary.interrupted:
-            store.compact()
-            if config.datasheet and summary.total_records:
-                with announced(console, "writing the datasheet"):
-                    datasheet = write_datasheet(store)
-                console.print(f"wrote {datasheet}", highlight=False, soft_wrap=True)
+            _complete(store, console, with_datasheet=config.datasheet and summary.total_records > 0)
     if config.executor.kind == "local" and is_cpu(target):
         summary.uncounted_reason = uncounted_reason()
     summary.repeated = testbed.repeated
     summary.seconds = time.monotonic() - started
     print_summary(summary, config.dataset, console)
     return summary
+
+
+def _testbed(
+    config: GenerateConfig, executor: Executor, store: RecordStore, clock: GenerationClock, console: Console
+) -> Testbed:
+    """Check the measurement, and store the description of the device."""
+    target = parse_target(config.target)
+    if config.self_check:
+        with announced(console, "checking the measurement of a small task"):
+            check_measurement(executor, target)
+    testbed = Testbed(executor, target, config.noise, clock)
+    for bad in store.set_aside_bad_shards():
+        console.print(f"[yellow]set aside {bad.path.name}: {bad.reason}; its records are measured again")
+    store.put_hardware(testbed.hardware)
+    return testbed
+
+
+def _store_tasks(store: RecordStore, tasks: Sequence[Task], networks: NetworkWeights) -> None:
+    """Write the tasks that are new to the dataset, and the weights of networks."""
+    if networks:
+        write_networks(store, merged_networks([read_networks(store.folder), networks], store.folder))
+    known = {row.workload_hash for row in store.tasks()}
+    store.append_tasks([task_row(task) for task in tasks if task.workload_hash not in known])
+
+
+def _generate(
+    tasks: Sequence[Task],
+    generation: Generation,
+    progress: GenerateProgress,
+    executor: Executor,
+    ending: EarlyEnd,
+    tasks_per_device: int,
+) -> GenerateSummary:
+    """Measure all tasks, several at a time on each device, until the end or an interruption."""
+
+    def interrupted() -> None:
+        progress.interrupted()
+        ending.stop.set()
+        give_up_queue(executor)
+
+    try:
+        with progress, ending.applied_to(executor):
+            devices = list(range(executor.devices)) * tasks_per_device
+            run_device_workers(tasks, devices, generation.run_task, interrupted, ending.stop)
+    except KeyboardInterrupt:
+        generation.summary.interrupted = True
+    return generation.summary
+
+
+def _complete(store: RecordStore, console: Console, *, with_datasheet: bool) -> None:
+    """Compact a dataset whose run was not interrupted, and describe it."""
+    store.compact()
+    if with_datasheet:
+        with announced(console, "writing the datasheet"):
+            datasheet = write_datasheet(store)
+        console.print(f"wrote {datasheet}", highlight=False, soft_wrap=True)
 
 
 def _check_program_sampling(config: GenerateConfig, console: Console) -> DatabaseTasks | None:

@@ -24,7 +24,8 @@ from ..compiler.tvm_compat import parse_target, target_to_json
 from ..configuration import from_hydra
 from ..dataset.features import FEATURE_VERSION
 from ..dataset.measure.worker.process import WorkerLostError
-from ..dataset.records.exchange import HERE, database_folder_name, find_hardware
+from ..dataset.records.database_export import database_folder_name
+from ..dataset.records.exchange import HERE, find_hardware
 from ..dataset.records.schema import TaskRow
 from ..dataset.records.stored_tasks import stored_rows, stored_task
 from ..errors import UserError

@@ -16,7 +16,8 @@ from tvm.target import Target
 from ...compiler.replay import candidate_trace_json, replay
 from ...compiler.tvm_compat import make_tune_context, parse_target, target_to_json
 from ...dataset.hardware import Hardware
-from ...dataset.records.exchange import HERE, database_folder_name, find_hardware
+from ...dataset.records.database_export import database_folder_name
+from ...dataset.records.exchange import HERE, find_hardware
 from ...errors import UserError
 from ..database.folder import STARTS_FILE, describe_device, held_alone, whole_lines, write_whole
 from .archive import BundleError

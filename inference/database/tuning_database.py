@@ -23,8 +23,8 @@ from ...compiler.replay import trace_to_json
 from ...compiler.task import Task
 from ...compiler.tvm_compat import target_to_json
 from ...dataset.hardware import Hardware
+from ...dataset.records.database_export import database_folder_name
 from ...dataset.records.database_lines import WORKLOAD_FILE, parsed_workload
-from ...dataset.records.exchange import database_folder_name
 from ...errors import UserError
 from ..search.candidate import MeasuredCandidate
 from ..surrogate.memory import MEMORY_FILE
