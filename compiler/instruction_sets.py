@@ -58,7 +58,7 @@ class Instruction:
     shifts: bool = False
     """Whether the instruction reads unsigned data, so that signed data is shifted by 128."""
     widens: bool = False
-    """Whether the instruction adds pairs of 16-bit products, so that 8-bit operands are widened, half by half."""
+    """Whether the instruction adds products of 16 bits in pairs, so that 8-bit operands are widened."""
 
     @property
     def types(self) -> tuple[str, str, str]:
@@ -73,8 +73,8 @@ class Instruction:
     def most_rows(self, vectors: int) -> int:
         """Rows of a register tile at most, of `vectors` vectors each, with the operands in registers as well.
 
-        Operands are the weights of all vectors, and a word of data. Widened ones have two halves, and a product
-        is a vector of its own before it is added; one more holds a mask.
+        Operands are the weights of all vectors, and a word of data. Widened ones have two halves each. A
+        product is then a vector of its own before it is added, and one vector is a mask.
         """
         operands = 2 * vectors + 4 if self.widens else vectors + 1
         return (self.registers - operands) // vectors
@@ -82,9 +82,9 @@ class Instruction:
     def work(self, rows: int, vectors: int) -> float:
         """Multiply-adds, and what takes as long, of one step of a register tile.
 
-        Widened operands take two products and two sums for each vector, and two or three instructions to widen
-        a word of data or a vector of weights. A CPU that multiplies in half of its vector units does four of
-        these in the time of two multiply-adds.
+        Widened operands need two products and two sums for each vector of the tile, two instructions for each
+        word of data, and three for each vector of weights. Most of these run in any of four vector units, of
+        which two multiply: four instructions count as two multiply-adds.
         """
         products = rows * vectors
         return 2 * products + rows + 1.5 * vectors if self.widens else products

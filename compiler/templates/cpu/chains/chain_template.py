@@ -97,9 +97,8 @@ def cycles(chain: Chain, template: ChainTemplate, l1_bytes: int, cores: int) -> 
     ):
         elements = lines * stage.across * stage.columns
         register_tiles = elements / (rows * vectors * template.instruction.lanes)
-        total += register_tiles * busy_cycles(
-            template.instruction, stage.depth / template.instruction.step, rows, vectors
-        )
+        steps = stage.depth / template.instruction.step
+        total += register_tiles * busy_cycles(template.instruction, steps, rows, vectors)
         if stage is not last:
             total += elements * _ELEMENT_CYCLES * (1 if size <= l1_bytes // 2 else _SPILLED)
     return total * math.ceil(blocks / min(cores, blocks))
