@@ -43,7 +43,8 @@ def multiply_add_ir(instruction: Instruction) -> tuple[str, str]:
     name = f"foretune_{instruction.name}_product"
     half = f"<{instruction.lanes * instruction.step // 2} x i16>"
     # Words of 16 bits hold an element of the even half in their low byte, of the odd one in their high byte.
-    # Products of 8 bits fit 16 bits with their sign, and sums of two fit 32: nothing saturates.
+    # Products are added in 32 bits. vpmaddubsw needs no widening, but its sums of 16 bits saturate: 255 * 127
+    # + 255 * 127 exceeds them.
     shift = "ashr" if data_type(instruction.data).range[0] < 0 else "lshr"
     return (
         f"""
