@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiler.types import WIDE, data_type
+from ...errors import UserError
 
 RELATIVE_TOLERANCE = data_type(WIDE).tolerances.network
 """Largest accepted difference over the output's largest element; reordered sums differ by far less."""
@@ -20,6 +21,10 @@ ROUNDING_FACTOR = 3.0
 
 NARROW_FACTOR = 2.0
 """Largest accepted ratio of a narrow network's difference to the rival's in the same data type."""
+
+
+class OutputFormError(UserError, ValueError):
+    """A network returns another number of outputs, or outputs of other shapes."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,20 @@ class OutputCheck:
     only one of the two outputs, or if only one of the two holds integers or booleans."""
     tolerance: float
     """Largest accepted difference."""
+    output: int = 0
+    """Position of the output among those that are compared."""
+    index: tuple[int, ...] = ()
+    """Position in the output of the first element with this difference."""
+    values: tuple[str, str] = ("", "")
+    """That element of the reference, and of the compiled network."""
+
+    def describe(self) -> str:
+        """The difference in words, such as `output 0 differs by up to 0.5 ...`."""
+        of = f"{self.values[1]} instead of {self.values[0]} at {list(self.index)}"
+        return (
+            f"output {self.output} differs from the original's by up to {self.max_abs_difference:.3g} "
+            f"({of}), over the tolerance of {self.tolerance:.3g}"
+        )
 
     @property
     def agrees(self) -> bool:
@@ -45,7 +64,7 @@ class OutputCheck:
 def compare_outputs(
     reference: Sequence[NDArray[Any]], actual: Sequence[NDArray[Any]], rounding_errors: Sequence[float] = ()
 ) -> OutputCheck:
-    """Compares outputs in order with `Network.reference_outputs`; raises ValueError if shapes differ.
+    """Compares outputs in order with `Network.reference_outputs`; raises OutputFormError if shapes differ.
 
     The tolerance of an output is the larger of two values: RELATIVE_TOLERANCE times its largest finite
     element, and ROUNDING_FACTOR times its entry in `rounding_errors` (see `Network.rounding_errors`).
@@ -53,9 +72,9 @@ def compare_outputs(
     """
     pairs = _paired(reference, actual)
     checks = []
-    for (expected, got), rounding in zip(pairs, rounding_errors or [0.0] * len(pairs), strict=True):
-        tolerance = max(RELATIVE_TOLERANCE * _scale(expected), ROUNDING_FACTOR * rounding)
-        checks.append(OutputCheck(_difference(expected, got), 0.0 if _is_exact(expected) else tolerance))
+    for output, (pair, rounding) in enumerate(zip(pairs, rounding_errors or [0.0] * len(pairs), strict=True)):
+        tolerance = max(RELATIVE_TOLERANCE * _scale(pair[0]), ROUNDING_FACTOR * rounding)
+        checks.append(_check(output, pair, 0.0 if _is_exact(pair[0]) else tolerance))
     return _worst(checks)
 
 
@@ -75,37 +94,39 @@ def compare_narrow_outputs(
     accepted = data_type(dtype).tolerances
     pairs = _narrow_pairs(reference, actual)
     checks = []
-    for (expected, got), theirs in zip(pairs, rival_differences or [math.inf] * len(pairs), strict=True):
-        scale = _scale(expected)
+    for (output, pair), theirs in zip(pairs, rival_differences or [math.inf] * len(pairs), strict=True):
+        scale = _scale(pair[0])
         tolerance = accepted.network * scale
         if math.isfinite(theirs):
             tolerance = max(NARROW_FACTOR * theirs, accepted.rounding * scale)
-        checks.append(OutputCheck(_difference(expected, got), tolerance))
+        checks.append(_check(output, pair, tolerance))
     return _worst(checks)
 
 
 def narrow_differences(reference: Sequence[NDArray[Any]], actual: Sequence[NDArray[Any]]) -> list[float]:
     """Largest difference in each output that `compare_narrow_outputs` compares."""
-    return [_difference(*pair) for pair in _narrow_pairs(reference, actual)]
+    return [float(_gaps(*pair).max(initial=0.0)) for _, pair in _narrow_pairs(reference, actual)]
 
 
 _Pair: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
 
 
 def _paired(reference: Sequence[NDArray[Any]], actual: Sequence[NDArray[Any]]) -> list[_Pair]:
-    shapes = [array.shape for array in reference], [array.shape for array in actual]
+    shapes = [list(array.shape) for array in reference], [list(array.shape) for array in actual]
     if shapes[0] != shapes[1]:
-        raise ValueError(f"the outputs have shapes {shapes[1]}, expected {shapes[0]}")
+        raise OutputFormError(f"the outputs have shapes {shapes[1]}, and the original's {shapes[0]}")
     return list(zip(reference, actual, strict=True))
 
 
-def _narrow_pairs(reference: Sequence[NDArray[Any]], actual: Sequence[NDArray[Any]]) -> list[_Pair]:
-    """Outputs without integers and booleans, unless there are no other outputs.
+def _narrow_pairs(
+    reference: Sequence[NDArray[Any]], actual: Sequence[NDArray[Any]]
+) -> list[tuple[int, _Pair]]:
+    """Outputs with their positions, without integers and booleans, unless there are no other outputs.
 
     Integers are often indices of the largest among nearly equal elements, which a narrower type can change.
     """
-    pairs = _paired(reference, actual)
-    return [pair for pair in pairs if not _is_exact(pair[0])] or pairs
+    pairs = list(enumerate(_paired(reference, actual)))
+    return [(output, pair) for output, pair in pairs if not _is_exact(pair[0])] or pairs
 
 
 def _is_exact(array: NDArray[Any]) -> bool:
@@ -118,13 +139,24 @@ def _scale(array: NDArray[Any]) -> float:
     return float(wide.max(initial=0.0, where=np.isfinite(wide)))
 
 
-def _difference(expected: NDArray[Any], got: NDArray[Any]) -> float:
+def _gaps(expected: NDArray[Any], got: NDArray[Any]) -> NDArray[np.float64]:
+    """Absolute difference of each element; inf where one alone is NaN, infinite, or of an exact type."""
     if _is_exact(expected) != _is_exact(got):
-        return math.inf
+        return np.full(expected.shape, math.inf)
     wanted, found = expected.astype(np.float64), got.astype(np.float64)
     with np.errstate(invalid="ignore"):  # infinite elements agree if they are equal
         gap = np.where(wanted == found, 0.0, np.abs(found - wanted))
-    return float(np.where(np.isfinite(gap), gap, np.inf).max(initial=0.0))
+    gap[np.isnan(wanted) & np.isnan(found)] = 0.0
+    return np.where(np.isfinite(gap), gap, np.inf)
+
+
+def _check(output: int, pair: _Pair, tolerance: float) -> OutputCheck:
+    gaps = _gaps(*pair)
+    if not gaps.size:
+        return OutputCheck(0.0, tolerance, output)
+    index = tuple(int(axis) for axis in np.unravel_index(int(gaps.argmax()), gaps.shape))
+    values = tuple(f"{array[index]:.6g}" for array in pair)
+    return OutputCheck(float(gaps[index]), tolerance, output, index, (values[0], values[1]))
 
 
 def _worst(checks: Sequence[OutputCheck]) -> OutputCheck:

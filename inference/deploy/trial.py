@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tvm
-from numpy.typing import NDArray
 from rich.console import Console
 from tvm.support.cc import get_cc
 from tvm.target import Target
@@ -37,7 +36,8 @@ from .agreement import measure_agreement
 from .comparison import Compare, Comparison, CompiledForm
 from .compile import CompiledNetwork, compile_network
 from .fresh_process import FreshProcessError, time_in_fresh_process
-from .outputs import OutputCheck, compare_narrow_outputs, compare_outputs
+from .original import comparison_with_original
+from .outputs import OutputCheck, compare_narrow_outputs
 from .peak import fma_peak_gflops
 from .rivals.base import CPU
 
@@ -73,18 +73,6 @@ class Tuned:
     target: Target
     database: TuningDatabase
     results: Sequence[TaskResult]
-
-
-def comparison_in_float32(network: Network) -> Compare:
-    """Compares outputs with the network's own; the first disagreement triggers `rounding_errors`."""
-    reference = network.reference_outputs()
-    rounding_errors = cache(partial(network.rounding_errors, reference))
-
-    def compare(outputs: Sequence[NDArray[Any]]) -> OutputCheck:
-        check = compare_outputs(reference, outputs)
-        return check if check.agrees else compare_outputs(reference, outputs, rounding_errors())
-
-    return compare
 
 
 class Trial:
@@ -209,7 +197,7 @@ class Trial:
         """Comparison with the original's outputs, and agreement of another data type with float32."""
         dtype = self.config.lowering.dtype
         if dtype == WIDE:
-            return comparison_in_float32(network), None
+            return comparison_with_original(network), None
         agreement, differences = measure_agreement(network, dtype, compiled)
         compare = partial(
             compare_narrow_outputs,

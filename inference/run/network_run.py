@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from ...compiler.networks import Network, load_network, lowered_network, recast_operators
+from ...compiler.networks import Network, load_network, recast_operators
 from ...compiler.networks.low_precision.integer_products import float_products
 from ...compiler.networks.low_precision.quantisation import is_quantised, quantised
 from ...compiler.types import INT8
 from ...errors import UserError
+from ..deploy.dry_run import checked_lowering
 from ..deploy.outputs import OutputCheck
 from ..deploy.trial import Trial, Tuned
 from ..search.alternatives import take
@@ -36,7 +37,7 @@ class NetworkRun(TuningRun):
                 self.console.status(f"turning {config.network} into tasks"),
             ):
                 network = self._loaded()
-                lowered = lowered_network(network, opened.target, config.lowering, self.work.stage)
+                lowered = checked_lowering(network, opened.target, config.lowering, self.work.stage)
             joined = self.joined_calls(lowered.relax_mod, opened.target)
             templates = self.gpu_templates(lowered.tasks, opened, joined)
             tuner, found = self.tune(lowered.tasks, opened, lowered.offers)

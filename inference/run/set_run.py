@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from tvm.target import Target
 
-from ...compiler.networks import load_network, lowered_network
+from ...compiler.networks import load_network
 from ...compiler.networks.alternatives.alternatives import Offer, merged_offers
 from ...compiler.networks.loading import kind_and_line
 from ...compiler.task import Task
 from ...errors import UserError
+from ..deploy.dry_run import checked_lowering
 from .gpu_templates import Due
 from .network_run import NetworkRun
 from .network_set import Member, NetworkSetError, operator_set
@@ -64,7 +65,7 @@ class SetRun(TuningRun):
                 try:
                     network = load_network(**member.arguments(self.config.seed, self.config.kwargs))
                     self.run_file(network)
-                    lowered = lowered_network(network, target, self.config.lowering, self.work.stage)
+                    lowered = checked_lowering(network, target, self.config.lowering, self.work.stage)
                     joined |= self.joined_calls(lowered.relax_mod, target)
                     offers.append(lowered.offers)
                     tasks[member.name] = lowered.tasks

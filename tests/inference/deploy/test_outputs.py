@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from foretune.inference.deploy.outputs import (
     OutputCheck,
+    OutputFormError,
     compare_narrow_outputs,
     compare_outputs,
     narrow_differences,
@@ -73,15 +74,27 @@ def test_infinite_elements_agree_in_their_places() -> None:
         assert not compare_narrow_outputs(reference, [np.array(output)], None).agrees
 
 
-def test_a_reference_that_is_not_a_number_never_agrees() -> None:
+def test_elements_that_are_not_a_number_agree_in_their_places() -> None:
     reference = [np.array([np.nan, 1.0], np.float32)]
-    assert not compare_outputs(reference, [np.array([np.nan, 1.0])]).agrees
+    assert compare_outputs(reference, [np.array([np.nan, 1.0])]).agrees
+    for output in ([1.0, np.nan], [1.0, 1.0], [np.nan, np.nan]):
+        check = compare_outputs(reference, [np.array(output)])
+        assert not check.agrees and check.max_abs_difference == np.inf
+
+
+def test_a_difference_is_described_with_its_place() -> None:
+    reference = [np.array([1.0]), np.array([[1.0, 2.0], [3.0, 4.0]])]
+    text = compare_outputs(reference, [np.array([1.0]), np.array([[1.0, 2.5], [3.0, 4.25]])]).describe()
+    assert text == (
+        "output 1 differs from the original's by up to 0.5 (2.5 instead of 2 at [0, 1]), over the tolerance "
+        "of 0.0004"
+    )
 
 
 def test_outputs_of_another_shape_or_number_are_an_error() -> None:
-    with pytest.raises(ValueError, match=r".*\(3,\).*\(2,\)"):
+    with pytest.raises(OutputFormError, match=r"shapes \[\[3\]\], and the original's \[\[2\]\]"):
         compare_outputs(REFERENCE, [np.zeros(3)])
-    with pytest.raises(ValueError, match="shapes"):
+    with pytest.raises(OutputFormError, match="shapes"):
         compare_outputs(REFERENCE, [*REFERENCE, *REFERENCE])
 
 
