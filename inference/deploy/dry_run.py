@@ -6,7 +6,6 @@ seconds, before a search of minutes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -20,13 +19,17 @@ from ...compiler.codegen.plain_schedules import plainly_scheduled
 from ...compiler.networks import AS_FASTEST, LoweredNetwork, Lowering, Network, lowered_network, to_relax
 from ...compiler.networks.lowering.buildable import Stage
 from ...compiler.tvm_compat import parse_target, runs_here
-from ...errors import UserError
-from .compile import build_context, flatten
-from .original import comparison_with_original
-from .outputs import OutputCheck
+from ...errors import UserError, first_line
+from .compile import build_context, compile_network, flatten
+from .original import Original, Run
 
 DRY_RUN = "run once before the search"
 """Stage of the dry run."""
+
+
+_REMEDY = (
+    "no search can correct this, so none was started: compute this part of the network by other operators"
+)
 
 
 class WrongConversionError(UserError, RuntimeError):
@@ -34,45 +37,66 @@ class WrongConversionError(UserError, RuntimeError):
 
 
 def checked_lowering(
-    network: Network, target: Target, lowering: Lowering = AS_FASTEST, stage: Stage = nullcontext
+    network: Network,
+    target: Target,
+    lowering: Lowering = AS_FASTEST,
+    stage: Stage = nullcontext,
+    original: Original | None = None,
 ) -> LoweredNetwork:
     """`lowered_network`, after the network ran once and its outputs agreed with the original's.
 
     If the target is this machine's CPU, the lowered module itself runs. Otherwise the network is lowered
     again in float32 for this CPU, which shows faults of the importers, but none that only `target` or
-    `lowering.dtype` has. Raises WrongConversionError, OutputFormError, and the errors of `lowered_network`.
+    `lowering.dtype` has. `original` has the inputs and outputs to compare, by default the drawn inputs and
+    edge cases. Raises WrongConversionError, OutputFormError, and the errors of `lowered_network` and
+    `Original`.
     """
     lowered = lowered_network(network, target, lowering, stage)
     with stage(DRY_RUN):
         if runs_here(target):
-            check_conversion(network, lowered.relax_mod, target, lowering)
+            check_conversion(original or Original(network, lowering.dtype), lowered.relax_mod, target)
         else:
             here = parse_target("llvm")
-            check_conversion(network, to_relax(network, here, AS_FASTEST), here, AS_FASTEST)
+            in_float32 = Original(network) if original is None else original.in_float32()
+            check_conversion(in_float32, to_relax(network, here, AS_FASTEST), here)
     return lowered
 
 
-def check_conversion(network: Network, relax_mod: tvm.IRModule, target: Target, lowering: Lowering) -> None:
+def check_conversion(original: Original, relax_mod: tvm.IRModule, target: Target) -> None:
     """Runs a module from `to_relax` on this CPU. Raises WrongConversionError, OutputFormError."""
-    check = comparison_with_original(network, lowering.dtype)(run_plainly(relax_mod, target, network.inputs))
+    name, run = original.network.name, run_plainly(relax_mod, target)
+    try:
+        check = original.check(run)
+    except UserError:
+        raise
+    except Exception as error:  # TVM raises several kinds
+        raise WrongConversionError(
+            f"network={name}: after its conversion, it does not run: {first_line(error)}; {_REMEDY}"
+        ) from error
     if not check.agrees:
-        raise WrongConversionError(_wrong(network, check))
+        raise WrongConversionError(
+            f"network={name}: after its conversion, {original.describe(check)}; {_REMEDY}"
+        )
 
 
-def run_plainly(
-    relax_mod: tvm.IRModule, target: Target, inputs: Sequence[NDArray[Any]]
-) -> list[NDArray[Any]]:
-    """Outputs of a module from `to_relax`, with plain schedules on this machine's CPU."""
+def run_plainly(relax_mod: tvm.IRModule, target: Target) -> Run:
+    """A module from `to_relax` with plain schedules, to be called with arrays on this machine's CPU.
+
+    Raises NetworkBuildError.
+    """
+    machine = relax.VirtualMachine(_executable(relax_mod, target).jit(), tvm.cpu())
+
+    def run(*inputs: NDArray[Any]) -> list[NDArray[Any]]:
+        outputs = machine["main"](*(tvm.runtime.tensor(array) for array in inputs))
+        return [tensor.numpy() for tensor in flatten(outputs)]
+
+    return run
+
+
+def _executable(relax_mod: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
     improve_code()
-    with build_context(target):
-        executable = tvm.compile(plainly_scheduled(relax_mod), target=target)
-    machine = relax.VirtualMachine(executable.jit(), tvm.cpu())
-    outputs = machine["main"](*(tvm.runtime.tensor(array) for array in inputs))
-    return [tensor.numpy() for tensor in flatten(outputs)]
-
-
-def _wrong(network: Network, check: OutputCheck) -> str:
-    return (
-        f"network={network.name}: after its conversion, {check.describe()}; no search can correct this, so "
-        "none was started: compute this part of the network by other operators"
-    )
+    try:
+        with build_context(target):
+            return tvm.compile(plainly_scheduled(relax_mod), target=target)
+    except Exception:  # of a function that builds without a schedule alone
+        return compile_network(relax_mod, target).executable
