@@ -6,6 +6,7 @@ seconds, before a search of minutes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -64,7 +65,7 @@ def checked_lowering(
 
 def check_conversion(original: Original, relax_mod: tvm.IRModule, target: Target) -> None:
     """Runs a module from `to_relax` on this CPU. Raises WrongConversionError, OutputFormError."""
-    name, run = original.network.name, run_plainly(relax_mod, target)
+    name, run = original.network.name, plain_network(relax_mod, target)
     try:
         check = original.check(run)
     except UserError:
@@ -79,7 +80,14 @@ def check_conversion(original: Original, relax_mod: tvm.IRModule, target: Target
         )
 
 
-def run_plainly(relax_mod: tvm.IRModule, target: Target) -> Run:
+def run_plainly(
+    relax_mod: tvm.IRModule, target: Target, inputs: Sequence[NDArray[Any]]
+) -> list[NDArray[Any]]:
+    """Outputs of a `plain_network`."""
+    return list(plain_network(relax_mod, target)(*inputs))
+
+
+def plain_network(relax_mod: tvm.IRModule, target: Target) -> Run:
     """A module from `to_relax` with plain schedules, to be called with arrays on this machine's CPU.
 
     Raises NetworkBuildError.

@@ -132,6 +132,13 @@ class Original:
         return found
 
 
+def comparison_with_original(
+    network: Network, dtype: str = WIDE
+) -> Callable[[Sequence[NDArray[Any]]], OutputCheck]:
+    """Compares outputs for the example inputs alone with the network's own. Raises OutputFormError."""
+    return _case(DRAWN, network, dtype).compare
+
+
 def _emptiness(values: NDArray[Any]) -> str:
     """Why the elements of an output say nothing, or ""."""
     if not values.size:
