@@ -6,6 +6,7 @@ seconds, before a search of minutes.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -19,10 +20,13 @@ from ...compiler.codegen.passes import improve_code
 from ...compiler.codegen.plain_schedules import plainly_scheduled
 from ...compiler.networks import AS_FASTEST, LoweredNetwork, Lowering, Network, lowered_network, to_relax
 from ...compiler.networks.lowering.buildable import Stage
+from ...compiler.networks.prefixes import first_wrong, prefixes_of
 from ...compiler.tvm_compat import parse_target, runs_here
+from ...compiler.types import WIDE
 from ...errors import UserError, first_line
 from .compile import build_context, compile_network, flatten
-from .original import Original, Run
+from .original import Original, Run, comparison_with_original
+from .outputs import OutputFormError
 
 DRY_RUN = "run once before the search"
 """Stage of the dry run."""
@@ -31,6 +35,10 @@ DRY_RUN = "run once before the search"
 _REMEDY = (
     "no search can correct this, so none was started: compute this part of the network by other operators"
 )
+
+
+SEARCH_S = 90.0
+"""Seconds after which the search for the wrong operator ends."""
 
 
 class WrongConversionError(UserError, RuntimeError):
@@ -55,7 +63,8 @@ def checked_lowering(
     lowered = lowered_network(network, target, lowering, stage)
     with stage(DRY_RUN):
         if runs_here(target):
-            check_conversion(original or Original(network, lowering.dtype), lowered.relax_mod, target)
+            subject = original or Original(network, lowering.dtype)
+            check_conversion(subject, lowered.relax_mod, target, lowering)
         else:
             here = parse_target("llvm")
             in_float32 = Original(network) if original is None else original.in_float32()
@@ -63,21 +72,53 @@ def checked_lowering(
     return lowered
 
 
-def check_conversion(original: Original, relax_mod: tvm.IRModule, target: Target) -> None:
-    """Runs a module from `to_relax` on this CPU. Raises WrongConversionError, OutputFormError."""
-    name, run = original.network.name, plain_network(relax_mod, target)
+def check_conversion(
+    original: Original, relax_mod: tvm.IRModule, target: Target, lowering: Lowering = AS_FASTEST
+) -> None:
+    """Runs a module from `to_relax` on this CPU. Raises WrongConversionError."""
+    name, inputs = original.network.name, ""
     try:
-        check = original.check(run)
+        check = original.check(plain_network(relax_mod, target))
+        if check.agrees:
+            return
+        fault, inputs = f"network={name}: after its conversion, {original.describe(check)}", check.inputs
+    except OutputFormError as error:
+        fault = str(error)
     except UserError:
         raise
     except Exception as error:  # TVM raises several kinds
-        raise WrongConversionError(
-            f"network={name}: after its conversion, it does not run: {first_line(error)}; {_REMEDY}"
-        ) from error
-    if not check.agrees:
-        raise WrongConversionError(
-            f"network={name}: after its conversion, {original.describe(check)}; {_REMEDY}"
-        )
+        fault = f"network={name}: after its conversion, it does not run: {first_line(error)}"
+    if lowering.dtype != WIDE:
+        raise WrongConversionError(f"{fault}; no search can correct this; use lowering.dtype={WIDE}")
+    where = _first_wrong_operator(original.network_with(inputs), target, lowering)
+    raise WrongConversionError(f"{fault}; {where}{_REMEDY}")
+
+
+def _first_wrong_operator(network: Network, target: Target, lowering: Lowering) -> str:
+    """The first operator with other values than the original's, as a part of an error; "" if not found."""
+    until = time.monotonic() + SEARCH_S
+
+    def agree(count: int) -> bool:
+        part = prefixes.first(count)
+        if part is None:
+            return True
+        try:
+            run = plain_network(to_relax(part, target, lowering), target)
+            return comparison_with_original(part)(run(*part.inputs)).agrees
+        except Exception:  # of an operator that cannot be converted or run alone
+            return False
+
+    try:
+        prefixes = prefixes_of(network)
+        first, last = first_wrong(len(prefixes.operators), agree, lambda: time.monotonic() < until)
+    except Exception:  # the network has no prefixes, and the fault itself is the error
+        return ""
+    if first == last:
+        return f"the first operator with other values is {prefixes.operators[first]}; "
+    return (
+        f"the first operator with other values is one of {last - first + 1}, from "
+        f"{prefixes.operators[first]} to {prefixes.operators[last]}; "
+    )
 
 
 def run_plainly(

@@ -108,11 +108,15 @@ class Original:
                 require_same_form(case.reference, outputs, narrow=self._dtype != WIDE)
             except OutputFormError as error:
                 raise OutputFormError(
-                    f"network={self.network.name}: {error}; return each output as a tensor of its own"
+                    f"network={self.network.name}: after its conversion, {error}"
                 ) from error
             check = case.compare(outputs)
             checks.append(check if case.name == DRAWN else replace(check, inputs=case.name))
         return worst(checks)
+
+    def network_with(self, inputs: str) -> Network:
+        """The network with the inputs of this name, as in `OutputCheck.inputs`; else with the drawn ones."""
+        return next((case.network for case in self._cases if case.name == inputs), self.network)
 
     def describe(self, check: OutputCheck) -> str:
         """A difference in words, with the name of the output if it has one."""

@@ -54,21 +54,26 @@ def given_values(path: Path, specs: Sequence[InputSpec]) -> tuple[dict[str, NDAr
 
 
 def with_values(path: Path, values: Mapping[str, NDArray[Any]]) -> Path:
-    """File of the model with these inputs as constants, which exists until the process ends."""
+    """File of the model with these inputs as constants, see `as_file`."""
     if not values:
         return path
-    onnx = require_extra("onnx", "onnx", f"network={path}")
     model = load(path)
     bind_values(model, values)
+    return as_file(model, path.name)
+
+
+def as_file(model: Any, name: str) -> Path:
+    """File of a changed model, which exists until the process ends."""
+    onnx = require_extra("onnx", "onnx", "network")
     folder = TemporaryDirectory(prefix="foretune-")
-    _BOUND.append(folder)
-    bound = Path(folder.name) / path.name
-    onnx.save(model, bound, save_as_external_data=model.ByteSize() > LARGEST_BYTES)
-    return bound
+    _CHANGED.append(folder)
+    path = Path(folder.name) / name
+    onnx.save(model, path, save_as_external_data=model.ByteSize() > LARGEST_BYTES)
+    return path
 
 
-_BOUND: list[TemporaryDirectory[str]] = []
-"""Folders of models with bound values; the end of the process removes them."""
+_CHANGED: list[TemporaryDirectory[str]] = []
+"""Folders of changed models; the end of the process removes them."""
 
 
 def operators(path: Path) -> set[str]:

@@ -65,9 +65,11 @@ def test_inputs_on_which_the_original_fails_are_an_error_of_the_file_alone(tmp_p
 
 
 def test_outputs_of_another_form_are_an_error_that_names_the_network() -> None:
-    with pytest.raises(OutputFormError, match="network=rectified: output 1 is int32"):
+    with pytest.raises(OutputFormError, match="network=rectified: after its conversion, output 1 is int32"):
         Original(NETWORK).check(lambda x: [np.maximum(x, 0), x.argmax().astype(np.int32)])
-    with pytest.raises(OutputFormError, match=r"network=rectified: the outputs have shapes \[\[3\]\]"):
+    with pytest.raises(
+        OutputFormError, match=r"rectified: after its conversion, the outputs have shapes \[\[3\]\]"
+    ):
         Original(NETWORK).check(lambda x: [x])
 
 
