@@ -38,6 +38,7 @@ from .targets import (
     cpu_target,
     missing_instruction_sets,
     parse_target,
+    runs_here,
     target_cores,
     target_to_json,
 )
@@ -92,6 +93,7 @@ __all__ = [
     "older_cpu",
     "parse_target",
     "register_clip_layouts",
+    "runs_here",
     "stock_space",
     "target_cores",
     "target_to_json",

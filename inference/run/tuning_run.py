@@ -16,7 +16,6 @@ from rich.console import Console
 from tvm.target import Target
 
 from ... import __version__
-from ...compiler.networks import Network
 from ...compiler.networks.alternatives.alternatives import Offer, offered_tasks
 from ...compiler.targets import is_cpu
 from ...compiler.task import Task
@@ -42,14 +41,12 @@ from ..surrogate.memory import SurrogateMemory
 from ..workers.searchers import alone_on, hold_back
 from ..workers.workforce import Workforce
 from .config import TuneConfig
+from .conversion import REFERENCE
 from .gpu_templates import Due, GpuTemplates, joined_calls
 from .opened import Opened
 from .pretraining import pretraining_s
 from .profiling import StageClock
 from .result import TaskResult, TuneResult
-
-_REFERENCE = "reference outputs"
-"""Stage that computes the outputs of an ONNX file."""
 
 
 class TuningRun(ABC):
@@ -76,20 +73,11 @@ class TuningRun(ABC):
     def elapsed_s(self) -> float:
         return time.time() - self.started
 
-    def run_file(self, network: Network) -> None:
-        """Runs an ONNX file before the search, to find errors early; the check reuses the outputs.
-
-        ONNX's evaluator is slow, so its seconds do not count towards the budget.
-        """
-        if network.module is None and self.config.executor.kind == "local":
-            with self.work.stage(_REFERENCE):
-                network.reference_outputs()
-
     def left_s(self) -> float | None:
         """Remaining seconds of the budget, or None without a budget."""
         if self.config.budget_s is None:
             return None
-        return self.config.budget_s - self.elapsed_s() + self.work.seconds.get(_REFERENCE, 0.0)
+        return self.config.budget_s - self.elapsed_s() + self.work.seconds.get(REFERENCE, 0.0)
 
     def result(self, name: str, opened: Opened, tasks: list[TaskResult], tuner: NetworkTuner) -> TuneResult:
         """The result of the search, without the results of a network's trial."""

@@ -106,6 +106,14 @@ def test_wrong_outputs_are_told() -> None:
     assert (outputs.value, outputs.good) == ("differ", False)
 
 
+def test_compared_inputs_and_unchecked_outputs_are_told() -> None:
+    result = make_result(compared_on=["drawn inputs", "edge cases"], unchecked=["output 1 is 0 everywhere"])
+    found = {fact.label: fact for fact in headline(result)}
+    assert found["Outputs"].detail.endswith("; on drawn inputs and edge cases")
+    assert found["Unchecked outputs"].detail.startswith("output 1 is 0 everywhere; ")
+    assert found["Unchecked outputs"].good is False
+
+
 def test_energy_is_power_times_time_and_says_so() -> None:
     """65 W for 20 s are 1,300 J, or 0.361 Wh; at 0.48 kg a kWh 0.173 g. A run saves 24 ms."""
     result = make_result(
