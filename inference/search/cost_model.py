@@ -30,7 +30,7 @@ from .scoring import ProgramScorer
 _SCORES_KEPT = 100_000
 
 
-class _LoadMethod(classmethod):  # type: ignore[type-arg]
+class _LoadMethod(classmethod):
     """`load` of a class makes an object, and `load` of an object changes it, as in MetaSchedule.
 
     `derived_object` copies only class methods to the class that users see.
@@ -77,7 +77,7 @@ class PretrainedCostModel(ms.cost_model.PyCostModel):
         self._scorers: dict[str, ProgramScorer] = {}
         self._scores: dict[_Program, float] = {}
 
-    @_LoadMethod
+    @_LoadMethod  # type: ignore[arg-type]  # MyPy knows a class method by its name alone
     def load(cls, path: str | Path, hardware: Hardware | None = None) -> Any:
         """Loads a checkpoint directory, or a shipped checkpoint by its name.
 
