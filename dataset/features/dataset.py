@@ -242,10 +242,11 @@ def _task_rows(work: _TaskWork) -> list[tuple[CandidateFeatures, ProgramCounts] 
 def _is_outdated(record: Record, candidate: ms.MeasureCandidate, device: Hardware) -> bool:
     """Whether today's code of the program is several times as fast: it keeps sums in vectors."""
     from ...compiler.codegen.wide_vectors import has_wide_sums
+    from ...compiler.tvm_compat import entry_function
 
     if not record.before_wide_vectors or device.kind != "cpu":
         return False
-    return has_wide_sums(candidate.sch.mod["main"], max(device.vector_bits, 32))
+    return has_wide_sums(entry_function(candidate.sch.mod), max(device.vector_bits, 32))
 
 
 def _arrays(labelled: LabelledFeatures) -> Iterator[tuple[str, np.ndarray]]:

@@ -18,6 +18,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from ...compiler.task import Task
 from ...dataset.records.database_lines import parsed_record
+from ...dataset.records.schema import latency_of
 from .schedule_lines import ScheduleLines, database_of
 
 
@@ -72,6 +73,6 @@ class StoredSchedules:
             self._note(task.workload_hash, content[1], line)
 
     def _note(self, workload_hash: str, repeats_s: Sequence[float], line: str) -> None:
-        mean_s, latency_s = statistics.fmean(repeats_s), float(min(repeats_s))
+        mean_s, latency_s = statistics.fmean(repeats_s), latency_of(repeats_s)
         insort(self._lines[workload_hash], _Line(mean_s, self._count, latency_s, line))
         self._count += 1

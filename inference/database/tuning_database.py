@@ -25,6 +25,7 @@ from ...compiler.tvm_compat import target_to_json
 from ...dataset.hardware import Hardware
 from ...dataset.records.database_export import database_folder_name
 from ...dataset.records.database_lines import WORKLOAD_FILE, parsed_workload
+from ...dataset.records.schema import latency_of
 from ...errors import UserError
 from ..search.candidate import MeasuredCandidate
 from ..surrogate.memory import MEMORY_FILE
@@ -85,7 +86,7 @@ class TuningDatabase:
         """
         found: dict[str, float] = {}
         for record in self._schedules.fastest(task.workload_hash, most):  # some were timed again, so repeat
-            latency_s = min(float(seconds) for seconds in record.run_secs)
+            latency_s = latency_of([float(seconds) for seconds in record.run_secs])
             found.setdefault(trace_to_json(record.trace), latency_s)
         return found
 
