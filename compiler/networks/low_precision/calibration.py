@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....errors import UserError
+from ....wording import counted
 from ..loading import Network
 
 RANDOM_INPUTS = 8
@@ -49,7 +50,8 @@ def _inputs_in_file(network: Network, file: str | Path) -> Iterator[tuple[NDArra
         ) from error
     if len(arrays) != len(network.inputs):
         raise CalibrationError(
-            f"{field}: {len(arrays)} arrays, but network={network.name} has {len(network.inputs)} inputs; "
+            f"{field}: {counted(len(arrays), 'array')}, but network={network.name} has "
+            f"{counted(len(network.inputs), 'input')}; "
             "give one array for each, in their order"
         )
     pairs = enumerate(zip(arrays, network.inputs, strict=True))
