@@ -30,15 +30,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     print_any_character()
     with exits_cleanly():
-        if words == ["version"] or words[-1:] == ["--version"]:
-            print(f"{PROGRAM} {__version__}")
-        elif words[:1] in (["-sc"], ["--shell-completion"]):
-            from .completion import complete
+        try:
+            if words == ["version"] or words[-1:] == ["--version"]:
+                print(f"{PROGRAM} {__version__}")
+            elif words[:1] in (["-sc"], ["--shell-completion"]):
+                from .completion import complete
 
-            complete(words, FORETUNE)
-        else:
-            _dispatch(FORETUNE, [], _with_help_last(words))
-        sys.stdout.flush()  # here, where a lost reader of the output is expected
+                complete(words, FORETUNE)
+            else:
+                _dispatch(FORETUNE, [], _with_help_last(words))
+        finally:
+            sys.stdout.flush()  # here, where a lost reader of the output is expected
 
 
 def _with_help_last(words: list[str]) -> Sequence[str]:

@@ -79,9 +79,13 @@ def say(console: Console, text: str, style: str = "") -> None:
 
 
 def short_path(path: Path) -> str:
-    """A path as short as a command accepts it: relative to the current folder if it is inside."""
+    """A path as short as a command accepts it: relative to the current folder if it is inside.
+
+    It has a slash, because a checkpoint's name without one means a shipped checkpoint.
+    """
     absolute, here = path.resolve(), Path.cwd()
-    return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(absolute)
+    short = str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(absolute)
+    return short if "/" in short else f"./{short}"
 
 
 def print_facts(facts: Sequence[Fact], console: Console) -> None:

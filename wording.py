@@ -35,7 +35,8 @@ def signed_ms(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """14.3 s, 2 min 05 s, 1 h 07 min"""
+    """14.3 s, 2 min 05 s, 1 h 07 min; an estimate below 0 is 0."""
+    seconds = max(seconds, 0.0)
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -132,9 +132,7 @@ def _found(folder: Path | None) -> list[str]:
         return [*shipped_checkpoints(), *shipped_explorers()]
     if not folder.is_dir():
         raise CheckpointNotFoundError(f"{folder} is no folder: give one that holds checkpoints")
-    paths = [short_path(card.parent) for card in sorted(folder.rglob(CARD_FILE))]
-    # A path always has a slash, since a name without one means a shipped checkpoint.
-    return [path if "/" in path else f"./{path}" for path in paths]
+    return [short_path(card.parent) for card in sorted(folder.rglob(CARD_FILE))]
 
 
 def _line(name: str, checkpoint: StoredNetwork) -> list[str]:

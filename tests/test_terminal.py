@@ -108,7 +108,7 @@ def test_a_file_gets_the_steps_as_lines_and_messages_unbroken(monkeypatch) -> No
 
 
 def test_paths_are_relative_inside_the_current_folder(tmp_path) -> None:
-    assert short_path(tmp_path / "a" / "b") == "a/b"
+    assert short_path(tmp_path / "a" / "b") == "a/b" and short_path(tmp_path / "a") == "./a"
     assert short_path(tmp_path.parent) == str(tmp_path.parent)
 
 

@@ -20,7 +20,7 @@ from ..configuration import ConfigError, from_hydra
 from ..dataset.features.table import LabelledFeatures
 from ..dataset.records.split import SplitConfig
 from ..page import Column, Table
-from ..terminal import CommandConsole, print_table, say
+from ..terminal import CommandConsole, print_table, say, short_path
 from ..wording import counted, shell_command, verb
 from .comparison.config import CompareConfig, contestants_of
 from .comparison.contestants import ModelContestant
@@ -191,7 +191,7 @@ def main(config: DictConfig) -> None:
 
     settings = from_hydra(config, CompareConfig)
     console = CommandConsole()
-    again = shell_command(f"hydra.run.dir={settings.run_dir}")
+    again = shell_command(f"hydra.run.dir={short_path(settings.run_dir)}")
     say(console, f"fits are kept: to continue after a stop, add {again}")
     contestants = contestants_of(settings, train_settings, FEATURE_VERSION)
     result = run(settings, contestants, FEATURE_VERSION, load_labelled_features)
@@ -205,4 +205,4 @@ def main(config: DictConfig) -> None:
             f"budget_s={settings.budget_s} ended before {fits}, which {is_out} left out: the same command "
             f"with {again} continues",
         )
-    say(console, f"wrote {settings.run_dir / 'compare.json'}, compare.csv and compare.html")
+    say(console, f"wrote {short_path(settings.run_dir / 'compare.json')}, compare.csv and compare.html")

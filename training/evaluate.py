@@ -14,7 +14,7 @@ from ..configuration import ConfigError, as_json, check_seed, from_hydra
 from ..dataset.records.store import RecordStore
 from ..models.checkpoints.checkpoint import Checkpoint, load_card
 from ..sweep import RunOutcome
-from ..terminal import CommandConsole, print_table, say
+from ..terminal import CommandConsole, print_table, say, short_path
 from .evaluation.networks import evaluation_networks
 from .evaluation.tables import evaluation_table, network_table, remarks
 from .evaluation.task_scores import PARTS, Evaluation, evaluate_checkpoint
@@ -99,5 +99,5 @@ def main(config: DictConfig) -> RunOutcome:
     print_table(network_table(result), console)
     for remark in remarks(result, str(settings.dataset)):
         say(CommandConsole(stderr=True), remark, "yellow")
-    say(console, f"wrote {settings.output}")
+    say(console, f"wrote {short_path(settings.output)}")
     return RunOutcome("Spearman", result.model.spearman)

@@ -22,8 +22,8 @@ from ..models.checkpoints.checkpoint import Checkpoint, load_card, load_checkpoi
 from ..models.metrics.task_metrics import Metrics, evaluate
 from ..page import Table, columns
 from ..sweep import RunOutcome
-from ..terminal import CommandConsole, print_table, say
-from ..wording import counted, duration, shell_command
+from ..terminal import CommandConsole, print_table, say, short_path
+from ..wording import counted, duration, shell_command, verb
 from .evaluation.prediction import predict
 from .fitting.feature_source import load_with_features
 from .fitting.labels import Labels
@@ -92,7 +92,8 @@ def finetune(config: FinetuneConfig, checkpoint: Checkpoint, data: LabelledFeatu
             "the checkpoint was not trained on any %s: the transfer will bring little", _backend(target)
         )
     few = of_tasks(target, tasks, config.records_per_task, config.seed)
-    log.info("fine-tuning on %d records of %d tasks of device %s", len(few), len(tasks), hardware)
+    records, of = counted(len(few), "record"), counted(len(tasks), "task")
+    log.info("fine-tuning on %s of %s of device %s", records, of, hardware)
     trained = finetune_weights(config, checkpoint, few, tasks, hardware)
 
     after = load_checkpoint(config.checkpoint_dir, checkpoint.card.feature_version)
@@ -125,7 +126,8 @@ def _chosen(config: FinetuneConfig, pool: LabelledFeatures) -> list[str]:
         return list(dict.fromkeys(config.tasks))
     tasks = len(np.unique(pool.workload_hash))
     if tasks < config.choice.k:
-        log.warning("choice.k=%d, and there are %d tasks: taking all of them", config.choice.k, tasks)
+        there = f"there {verb(tasks, 'is', 'are')} {counted(tasks, 'task')}"
+        log.warning("choice.k=%d, and %s: taking all of them", config.choice.k, there)
     return choose_tasks(pool, replace(config.choice, k=min(config.choice.k, tasks)))
 
 
@@ -187,12 +189,12 @@ def main(config: DictConfig) -> RunOutcome | None:
         return None
     print_table(transfer_table(result), console)
     trained = f" {counted(result.epochs, 'epoch')}" if result.epochs else ""
-    tasks = counted(len(result.tasks), "task")
+    tasks, folder = counted(len(result.tasks), "task"), short_path(result.checkpoint_dir)
     for line in (
         f"fine-tuned{trained} on {tasks} in {duration(result.seconds)}",
-        f"wrote {result.checkpoint_dir}",
+        f"wrote {folder}",
         f"next, on the device {result.hardware}:",
-        f"  {shell_command('foretune', 'tune', f'checkpoint={result.checkpoint_dir}', 'network=resnet18')}",
+        f"  {shell_command('foretune', 'tune', f'checkpoint={folder}', 'network=resnet18')}",
     ):
         say(console, line)
     return None if result.after is None else RunOutcome("Spearman", result.after.spearman)

@@ -24,7 +24,7 @@ from ...models.architectures.registry import ModelConfig, build_network
 from ...models.checkpoints.card import Card, DataSummary, SplitSummary
 from ...models.checkpoints.checkpoint import Checkpoint, refuse_to_overwrite, rounded_to_half, save_checkpoint
 from ...models.scaling.normaliser import Normaliser
-from ...terminal import CommandConsole, say
+from ...terminal import CommandConsole, say, short_path
 from ...wording import duration
 from ..fitting.fit import BEST, LAST
 from ..fitting.training import CONFIG
@@ -224,4 +224,4 @@ def main(config: DictConfig) -> None:
                 f"{part}: best predicted score {score:.3f}, by random moves "
                 f"{found['random_moves_score']:.3f}, of random programs {drawn:.3f}",
             )
-    say(console, f"trained in {duration(result.seconds)}; wrote {result.checkpoint_dir}")
+    say(console, f"trained in {duration(result.seconds)}; wrote {short_path(result.checkpoint_dir)}")

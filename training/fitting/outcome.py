@@ -13,7 +13,7 @@ from ...models.architectures.cost_model import CostModel, Predictor
 from ...models.metrics.calibration import Calibration, calibrate, fit_correction
 from ...models.metrics.task_metrics import Metrics, evaluate
 from ...models.scaling.target import TargetConfig
-from ...terminal import CommandConsole, say
+from ...terminal import CommandConsole, say, short_path
 from ...wording import counted, shell_command
 from .datamodule import CostModelData
 
@@ -66,9 +66,10 @@ def report(
         say(console, f"{part:10}  {tasks}, {records}  {of_part}")
         if part in calibration:
             say(console, f"{'':10}  {calibration[part]}")
-    checkpoint = f"checkpoint={checkpoint_dir}"
+    folder = short_path(checkpoint_dir)
+    checkpoint = f"checkpoint={folder}"
     for line in (
-        f"{wrote} {checkpoint_dir}",
+        f"{wrote} {folder}",
         "next:",
         f"  {shell_command('foretune', 'evaluate', checkpoint, f'dataset={dataset}')}",
         f"  {shell_command('foretune', 'tune', checkpoint, 'network=resnet18')}",
