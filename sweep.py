@@ -125,8 +125,9 @@ def check_runs(config_name: str, words: Sequence[str], check: Callable[[DictConf
     overrides = OverridesParser.create().parse_overrides([word for word in words if word[:1] != "-"])
     (batch,) = BasicSweeper.split_arguments(overrides, None)
     with initialize_config_module("foretune.conf", version_base="1.3"):
-        for given in batch:
-            config = compose(config_name, given, return_hydra_config=True)
+        # All are composed first, because a check may take longer.
+        composed = [compose(config_name, given, return_hydra_config=True) for given in batch]
+        for given, config in zip(batch, composed, strict=True):
             with open_dict(config):
                 config.hydra.runtime.output_dir = "."
                 config.hydra.job.num = 0

@@ -156,9 +156,16 @@ def _printed(table: Table, shown: Sequence[int], width: int, titled: bool) -> ri
             vertical="bottom" if not is_name else "top",
         )
     for at, row in enumerate(table.rows):
-        cells = (Text(row[n], style="bold" if (at, n) in table.bold else "") for n in shown)
+        cells = [Text(row[n], style="bold" if (at, n) in table.bold else "") for n in shown]
+        cells[0] = Text(_shortened(row[shown[0]], widths[shown[0]]))
         printed.add_row(*cells, end_section=at in table.rules)
     return printed
+
+
+def _shortened(name: str, width: int) -> str:
+    """The head and the tail of a long name: generated names differ in both."""
+    tail = (width - 1) // 2
+    return name if len(name) <= width else f"{name[: width - 1 - tail]}\N{HORIZONTAL ELLIPSIS}{name[-tail:]}"
 
 
 def _print_lines(table: Table, shown: Sequence[int], console: Console) -> None:

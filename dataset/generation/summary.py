@@ -99,6 +99,14 @@ def print_summary(summary: GenerateSummary, dataset: Path, console: Console) -> 
                 f"{cores_text(summary.core_shares)}; devices {summary.device_share:.0%} busy; "
                 f"{sum(summary.cpu_s.values()) / summary.measured:.2f} CPU seconds per record",
             )
+    _print_troubles(summary, console)
+    valid = f"{summary.total_valid:,} valid"
+    say(console, f"{dataset} holds {counted(summary.total_records, 'record')}, {valid}")
+    say(console, _next_step(summary, dataset))
+
+
+def _print_troubles(summary: GenerateSummary, console: Console) -> None:
+    """Print what failed, was left out, or was disturbed."""
     for text, counts in (
         ("failed", {kind.value: count for kind, count in summary.failures.items()}),
         ("rejected before measurement", summary.rejected),
@@ -143,9 +151,6 @@ def print_summary(summary: GenerateSummary, dataset: Path, console: Console) -> 
     for cause, names in _names_by_cause(summary.given_up).items():
         again = f"run the same command again to try {verb(len(names), 'it', 'them')} once more"
         say(console, f"{_named(names)} given up ({cause}): {again}", "yellow")
-    valid = f"{summary.total_valid:,} valid"
-    say(console, f"{dataset} holds {counted(summary.total_records, 'record')}, {valid}")
-    say(console, _next_step(summary, dataset))
 
 
 def _named(names: Sequence[str]) -> str:
