@@ -20,6 +20,8 @@ from ..compiler.task import Task
 from ..compiler.tvm_compat import parse_target, target_to_json
 from ..configuration import from_hydra
 from ..errors import INTERRUPTED
+from ..sweep import RunOutcome
+from ..terminal import CommandConsole, say
 from .generation.config import GenerateConfig
 from .generation.core_use import CoreUse
 from .generation.crew import plan_crew
@@ -28,7 +30,7 @@ from .generation.earlier_records import EarlierRecords
 from .generation.ending import EarlyEnd, give_up_queue
 from .generation.generation import Generation
 from .generation.network_tasks import tasks_of_networks
-from .generation.progress import GenerateProgress, announced
+from .generation.progress import GenerateProgress
 from .generation.runs import store_run
 from .generation.samplers import make_samplers
 from .generation.self_check import check_measurement
@@ -48,21 +50,21 @@ from .sampling.tasks import sample_tasks
 
 def run(config: GenerateConfig, console: Console | None = None) -> GenerateSummary:
     """Generate the dataset; may be interrupted and called again. Raises UserError."""
-    console = console or Console()
+    console = console or CommandConsole()
     started = time.monotonic()
-    ending = EarlyEnd(started + 60 * config.minutes if config.minutes else math.inf)
+    ending = EarlyEnd(started + config.budget_s if config.budget_s else math.inf)
     target = parse_target(config.target)
     database = _check_program_sampling(config, console)
     store = RecordStore(config.dataset)
     networks: NetworkWeights = {}
     of_networks: list[Task] = []
     if config.networks:
-        with announced(console, "extracting the tasks of the networks"):
+        with console.status("extracting the tasks of the networks"):
             of_networks, networks = tasks_of_networks(config.networks, target, config.lowering)
     clock = GenerationClock()
     with ExitStack() as opened:
         opened.enter_context(store.writing())
-        with announced(console, f"opening the devices of executor={config.executor.kind}"):
+        with console.status(f"opening the devices of executor={config.executor.kind}"):
             executor = opened.enter_context(
                 make_executor(config.executor, target, config.measure, config.workers)
             )
@@ -71,7 +73,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
         if crew.pauses and isinstance(executor, WorkerPool):
             executor.timing_context = samplers.paused
         testbed = _testbed(config, executor, store, clock, console)
-        with announced(console, "sampling tasks"):
+        with console.status("sampling tasks"):
             tasks = of_networks or _tasks(config, target, database)
         _store_tasks(store, tasks, networks)
         earlier = EarlierRecords(
@@ -81,7 +83,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
             target_to_json(target),
             enough=config.records_per_task,
         )
-        with announced(console, f"starting {crew.samplers} processes that propose programs"):
+        with console.status(f"starting {crew.samplers} processes that propose programs"):
             samplers.wait_ready()
         use = CoreUse(lambda: {**executor.stage_pids, "sampling": samplers.pids})
         progress = GenerateProgress(
@@ -113,11 +115,11 @@ def _testbed(
     """Check the measurement, and store the description of the device."""
     target = parse_target(config.target)
     if config.self_check:
-        with announced(console, "checking the measurement of a small task"):
+        with console.status("checking the measurement of a small task"):
             check_measurement(executor, target)
     testbed = Testbed(executor, target, config.noise, clock)
     for bad in store.set_aside_bad_shards():
-        console.print(f"[yellow]set aside {bad.path.name}: {bad.reason}; its records are measured again")
+        say(console, f"set aside {bad.path.name}: {bad.reason}; its records are measured again", "yellow")
     store.put_hardware(testbed.hardware)
     return testbed
 
@@ -158,9 +160,9 @@ def _complete(store: RecordStore, console: Console, *, with_datasheet: bool) -> 
     """Compact a dataset whose run was not interrupted, and describe it."""
     store.compact()
     if with_datasheet:
-        with announced(console, "writing the datasheet"):
+        with console.status("writing the datasheet"):
             datasheet = write_datasheet(store)
-        console.print(f"wrote {datasheet}", highlight=False, soft_wrap=True)
+        say(console, f"wrote {datasheet}")
 
 
 def _check_program_sampling(config: GenerateConfig, console: Console) -> DatabaseTasks | None:
@@ -170,7 +172,7 @@ def _check_program_sampling(config: GenerateConfig, console: Console) -> Databas
         make_scorer(sampling.scorer, config.per_round, sampling.checkpoint_scorer)
     if sampling.sampler != "database" or sampling.database is None:
         return None
-    with announced(console, f"reading the programs of {sampling.database}"):
+    with console.status(f"reading the programs of {sampling.database}"):
         return DatabaseTasks(sampling.database)
 
 
@@ -185,6 +187,8 @@ def _tasks(config: GenerateConfig, target: Target, database: DatabaseTasks | Non
     return sample_tasks(n=config.tasks, seed=config.seed, **given)
 
 
-def main(config: DictConfig) -> int:
-    """Entry point of `foretune generate`; returns the exit status."""
-    return INTERRUPTED if run(from_hydra(config, GenerateConfig)).interrupted else 0
+def main(config: DictConfig) -> RunOutcome:
+    """Entry point of `foretune generate`; several runs are compared by their rate."""
+    summary = run(from_hydra(config, GenerateConfig))
+    status = INTERRUPTED if summary.interrupted else 0
+    return RunOutcome("records per minute", summary.records_per_minute, status=status)

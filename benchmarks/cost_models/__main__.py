@@ -16,6 +16,7 @@ from foretune.dataset.features.dataset import load_labelled_features
 from foretune.dataset.records.split import SplitConfig
 from foretune.errors import exits_cleanly
 from foretune.models.checkpoints.checkpoint import load_checkpoint
+from foretune.terminal import print_table
 from foretune.training.compare import comparison_table, networks_table, run, train_settings
 from foretune.training.comparison.config import CompareConfig, contestants_of
 from foretune.training.comparison.data import Load
@@ -165,8 +166,8 @@ def compare(
         config = replace(from_hydra(compose("compare", given), CompareConfig), split=split)
         contestants = contestants_of(config, train_settings, FEATURE_VERSION)
     comparison = run(config, contestants, FEATURE_VERSION, matter.__getitem__)
-    for printed in filter(None, (comparison_table(comparison), networks_table(comparison))):
-        Console(width=160).print(printed)
+    for table in (comparison_table(comparison), networks_table(comparison)):
+        print_table(table, Console(width=160))
     return comparison
 
 

@@ -95,7 +95,7 @@ def generate(dtype: str, minutes: float, words: Sequence[str]) -> dict[str, Any]
     """Row of one run."""
     with tempfile.TemporaryDirectory() as folder:
         dataset = Path(folder, "set")
-        settings = [f"task_sampling.dtype={dtype}", f"minutes={minutes}", *SETTINGS, *words]
+        settings = [f"task_sampling.dtype={dtype}", f"budget_s={60 * minutes}", *SETTINGS, *words]
         command = [sys.executable, "-m", "foretune", "generate", f"target={TARGET}", "executor=dry_run"]
         before = children_cpu_s()
         counted = Counted([*command, f"dataset={dataset}", *settings])

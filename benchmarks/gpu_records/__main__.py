@@ -53,7 +53,7 @@ def generate(overrides: Sequence[str], dataset: Path, minutes: float) -> bool:
     Raises CalledProcessError.
     """
     began = time.monotonic()
-    words = ["-m", "foretune", "generate", f"dataset={dataset}", f"minutes={minutes:.3f}", *overrides]
+    words = ["-m", "foretune", "generate", f"dataset={dataset}", f"budget_s={60 * minutes:.0f}", *overrides]
     process = subprocess.Popen([sys.executable, *words])
     try:
         status = process.wait(60 * minutes + FINISH_S)

@@ -273,6 +273,15 @@ def kind_and_line(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
+def check_name(name_or_path: str) -> None:
+    """Raises UnknownNetworkError for an unknown name or a missing file, without loading the network."""
+    if name_or_path.endswith(".onnx"):
+        if not Path(name_or_path).is_file():
+            raise UnknownNetworkError(f"network={name_or_path}: no such file; give the path of an ONNX file")
+    elif ":" not in name_or_path and name_or_path not in ZOO:
+        raise UnknownNetworkError(_unknown_name(name_or_path))
+
+
 def _unknown_name(name: str) -> str:
     close = difflib.get_close_matches(name, ZOO, n=1)
     hint = f"did you mean {close[0]}? " if close else ""

@@ -26,6 +26,7 @@ from ...compiler.replay import (
 from ...compiler.targets import is_cuda
 from ...compiler.tvm_compat import make_tune_context, parse_target, target_to_json, workload_hash
 from ...errors import UserError
+from ...wording import counted
 from ..hardware import Hardware, described_hardware, probe_cuda
 from ..hardware.target_hardware import target_hardware
 from .database_lines import FAILED_S, RECORD_FILE, WORKLOAD_FILE
@@ -181,7 +182,10 @@ def import_database(
         with store.transaction():
             for (name, of_target), entries in groups.items():
                 if of_target is None:
-                    warn(f"task {name}: {len(entries)} records name no target; give it with target=")
+                    warn(
+                        f"task {name}: {counted(len(entries), 'record')} without a target; give it "
+                        "with target="
+                    )
                     counts.left_out += len(entries)
                     continue
                 records = [

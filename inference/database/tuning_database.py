@@ -27,6 +27,7 @@ from ...dataset.records.database_export import database_folder_name
 from ...dataset.records.database_lines import WORKLOAD_FILE, parsed_workload
 from ...dataset.records.schema import latency_of
 from ...errors import UserError
+from ...wording import part_of, verb
 from ..search.candidate import MeasuredCandidate
 from ..surrogate.memory import MEMORY_FILE
 from .folder import (
@@ -110,7 +111,8 @@ class TuningDatabase:
         if missing:
             raise MissingScheduleError(
                 f"require_database=true: task {missing[0].name} (workload {missing[0].workload_hash}) has no "
-                f"schedule in {self.folder}, and {len(missing)} of {len(tasks)} tasks have none; import a "
+                f"schedule in {self.folder}, and {part_of(len(missing), len(tasks), 'task')} "
+                f"{verb(len(missing), 'has', 'have')} none; import a "
                 "bundle that has them, foretune bundle import FILE, or tune without require_database"
             )
 

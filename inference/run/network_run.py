@@ -10,6 +10,7 @@ from ...compiler.networks.low_precision.integer_products import float_products
 from ...compiler.networks.low_precision.quantisation import is_quantised, quantised
 from ...compiler.types import INT8, WIDE
 from ...errors import UserError
+from ...terminal import say
 from ..deploy.trial import Trial, Tuned
 from ..search.alternatives import take
 from .config import TuneConfig
@@ -88,7 +89,7 @@ class NetworkRun(TuningRun):
                 network = quantised(network, config.lowering.calibration, path)
             if network.quantised_s:
                 by = config.lowering.calibration or "random inputs, for lack of lowering.calibration="
-                self.console.print(f"wrote {path}, quantised by {by}", highlight=False, soft_wrap=True)
+                say(self.console, f"wrote {path}, quantised by {by}")
         elif is_quantised(network):
             self.console.print(
                 f"network={network.name} is quantised, and runs in {config.lowering.dtype} all the same: its "

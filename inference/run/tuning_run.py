@@ -22,7 +22,8 @@ from ...compiler.task import Task
 from ...compiler.tvm_compat import OLDER_CPU, older_cpu, parse_target
 from ...dataset.hardware import Hardware
 from ...progress import job_progress
-from ...wording import counted, verb
+from ...terminal import say
+from ...wording import counted, part_of, verb
 from ..database.predicted_schedules import PredictedSchedules
 from ..database.tuning_database import TuningDatabase
 from ..database.tuning_notes import RunNote
@@ -177,7 +178,8 @@ class TuningRun(ABC):
     def _open_database(self, target: Target, hardware: Hardware) -> TuningDatabase:
         database = TuningDatabase(self.config.database, target, hardware)
         if database.dropped_lines:
-            self.console.print(f"[yellow]{database.folder}: dropped an unfinished line that a stop had left")
+            dropped = f"{database.folder}: dropped an unfinished line that a stop had left"
+            say(self.console, dropped, "yellow")
         return database
 
     def tune(
@@ -210,10 +212,9 @@ class TuningRun(ABC):
                     if self.searches and not self._anything_due(tasks, database, reuse, offers=offers):
                         database.notes.note_nothing_left(self.config.task_settings)
             except KeyboardInterrupt:
-                self.console.print(
-                    f"{tuner.tuned} of {total} tasks have a schedule; what was measured is kept in "
-                    f"{database.folder}"
-                )
+                have = f"{part_of(tuner.tuned, total, 'task')} {verb(tuner.tuned or total, 'has', 'have')}"
+                kept = f"what was measured is kept in {database.folder}"
+                say(self.console, f"{have} a schedule; {kept}")
                 raise
         searched = sum(task.candidates_measured > 0 for task in results)
         if searched and config.budget_s is None and config.latency_target_s is None:
@@ -222,7 +223,7 @@ class TuningRun(ABC):
         measured, failed = tuner.starts_measured
         if measured:
             points = f"{counted(measured, 'starting point')} {verb(measured, 'was', 'were')} measured"
-            self.console.print(f"{points}; {failed} of them did not run here" if failed else points)
+            say(self.console, f"{points}; {failed:,} of them did not run here" if failed else points)
         return tuner, results
 
     def _starts(self, opened: Opened) -> list[StartSource]:
@@ -316,7 +317,7 @@ class TuningRun(ABC):
         if self.config.profile:
             print_profile(result, self.console)
         for path in write_report(result, self.config.folder, drawn):
-            self.console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+            say(self.console, f"wrote {path}")
         lines: list[str] = []
         if self.config.export is not None and not result.networks and result.outputs_match is not False:
             lines += how_to_run(self.config.export, opened.target)
@@ -326,7 +327,7 @@ class TuningRun(ABC):
         for what, folder in folders.items() if not result.simulated else ():
             lines.append(f"{what} for stock TVM: ms.database.JSONDatabase(work_dir={str(folder)!r})")
         for line in lines:
-            self.console.print(line, highlight=False, soft_wrap=True, markup=False)
+            say(self.console, line)
         return result
 
 

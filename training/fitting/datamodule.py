@@ -22,6 +22,7 @@ from ...models.checkpoints.checkpoint import Checkpoint
 from ...models.scaling.columns import SCORE
 from ...models.scaling.normaliser import KINDS, Normaliser
 from ...models.scaling.target import TargetConfig
+from ...wording import counted, verb
 from .labels import Labels, inverse_frequency
 from .targets import Targets
 
@@ -185,7 +186,7 @@ class CostModelData(pl.LightningDataModule):
         )
         if len(train) == 0:
             raise DataError(
-                f"none of the {len(self.split.train)} records of the training tasks ran: set "
+                "no record of the training tasks ran: set "
                 "data.keep_failed=true to train on failures, or generate more records"
             )
         if before and config.without and set(config.without) != set(before.predictor.normaliser.without):
@@ -195,7 +196,8 @@ class CostModelData(pl.LightningDataModule):
             )
         if np.ptp(self.targets.primary[train]) == 0:
             raise DataError(
-                f"the {len(train)} record(s) to train on have one and the same target, which leaves nothing "
+                f"{counted(len(train), 'record')} to train on {verb(len(train), 'has', 'have')} one "
+                "and the same target, which leaves nothing "
                 "to learn: generate several programs per task with foretune generate"
             )
         self.normaliser = (

@@ -20,6 +20,7 @@ from ...models.architectures.ensemble import EnsembleCostModel, members_of
 from ...models.checkpoints.checkpoint import Checkpoint, load_checkpoint, refuse_to_overwrite, save_checkpoint
 from ...models.metrics.calibration import Calibration
 from ...models.metrics.task_metrics import Metrics
+from ...wording import counted, part_of
 from .config import TrainConfig
 from .datamodule import CostModelData
 from .fit import LAST, is_main_process
@@ -142,13 +143,19 @@ def _card_facts(
 
 
 def _log_start(title: str, members: Sequence[CostModel], records: CostModelData) -> None:
+    tasks = {
+        part: len(np.unique(records.data.workload_hash[records.split.part(part)])) for part in SPLIT_PARTS
+    }
+    train, validation, test = tasks.values()
+    parameters = sum(p.numel() for member in members for p in member.parameters())
     log.info(
-        "training %s (%s parameters) on %d of %d records in %d tasks; %d tasks for validation, %d for test",
+        "training %s (%s) on %s in %s; %s for validation, %d for test",
         title,
-        f"{sum(p.numel() for member in members for p in member.parameters()):,}",
-        len(records.train),
-        len(records.data),
-        *(len(np.unique(records.data.workload_hash[records.split.part(part)])) for part in SPLIT_PARTS),
+        counted(parameters, "parameter"),
+        part_of(len(records.train), len(records.data), "record"),
+        counted(train, "task"),
+        counted(validation, "task"),
+        test,
     )
 
 

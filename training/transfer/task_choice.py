@@ -13,6 +13,7 @@ from sklearn.metrics import pairwise_distances
 from ...configuration import ConfigError, check_seed
 from ...dataset.features.table import LabelledFeatures
 from ...errors import UserError
+from ...wording import counted, verb
 from .task_similarity import TaskProfiles, spearman_similarity
 
 
@@ -53,7 +54,8 @@ def choose_tasks(data: LabelledFeatures, choice: ChoiceConfig) -> list[str]:
     profiles = TaskProfiles.of(data, choice.features)
     if len(profiles) < choice.k:
         raise TaskChoiceError(
-            f"choice.k={choice.k}, but there are {len(profiles)} task(s) to choose from: set choice.k to "
+            f"choice.k={choice.k}, but there {verb(len(profiles), 'is', 'are')} "
+            f"{counted(len(profiles), 'task')} to choose from: set choice.k to "
             f"{len(profiles)} or less, or add tasks with foretune generate"
         )
     return [str(profiles.workload_hash[task]) for task in METHODS[choice.method](profiles, choice)]

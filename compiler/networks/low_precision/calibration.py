@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....errors import UserError
+from ....wording import counted
 from ..input_file import InputFileError, arrays_in_file
 from ..loading import Network
 
@@ -44,7 +45,8 @@ def _inputs_in_file(network: Network, file: str | Path) -> Iterator[tuple[NDArra
         raise CalibrationError(str(error)) from error
     if len(arrays) != len(network.inputs):
         raise CalibrationError(
-            f"{field}: {len(arrays)} arrays, but network={network.name} has {len(network.inputs)} inputs; "
+            f"{field}: {counted(len(arrays), 'array')}, but network={network.name} has "
+            f"{counted(len(network.inputs), 'input')}; "
             "give one array for each, in their order"
         )
     pairs = enumerate(zip(arrays, network.inputs, strict=True))

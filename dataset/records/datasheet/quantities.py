@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ....wording import MISSING, significant
+from ....wording import MISSING, counted, significant
 
 
 def record_counts(records: pd.DataFrame) -> list[str]:
@@ -50,5 +50,5 @@ def target_text(text: str) -> str:
     target = json.loads(text)
     words = [target["kind"], target.get("mcpu") or target.get("arch") or target.get("tag") or ""]
     if "num-cores" in target:
-        words.append(f"{target['num-cores']} cores")
+        words.append(counted(target["num-cores"], "core"))
     return " ".join(filter(None, words))
