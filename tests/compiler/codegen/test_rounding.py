@@ -1,14 +1,17 @@
-"""Quantised values that conversions round: which instructions do it, and that values stay what they are."""
+"""Rounding to bfloat16 by an instruction: where it is, and that numbers stay what they are."""
 
 from __future__ import annotations
 
 import re
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tvm
+import tvm_ffi
 from foretune.compiler.codegen.compilation import compile_module
-from foretune.compiler.codegen.integer_rounding import with_integer_rounding
+from foretune.compiler.codegen.rounding import with_integer_rounding, with_native_rounding
+from foretune.compiler.targets import traits
 from foretune.compiler.tvm_compat import as_task_module, parse_target
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +21,63 @@ from tvm.target import Target
 
 pytestmark = pytest.mark.cpu
 
+ZEN_4 = parse_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
+WITHOUT = parse_target({"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2})
 HERE = parse_target("llvm")
+
+
+def rounding(size: int, lanes: int) -> tvm.IRModule:
+    """Numbers stored as bfloat16, so many at once."""
+    source = te.placeholder((size,), "float32", name="source")
+    stored = te.compute((size,), lambda i: source[i].astype("bfloat16"), name="stored")
+    sch = Schedule(as_task_module(te.create_prim_func([source, stored])))
+    (loop,) = sch.get_loops(sch.get_sblock("stored"))
+    if lanes > 1:
+        sch.vectorize(sch.split(loop, [None, lanes])[1])
+    return sch.mod
+
+
+def instructions(mod: tvm.IRModule, target: tvm.target.Target) -> int:
+    assembly = compile_module(mod, target).mod.inspect_source("s")
+    return len(re.findall(r"vcvtneps2bf16", assembly))
+
+
+@pytest.mark.parametrize("lanes", [1, 8, 16, 32])
+def test_the_target_decides(lanes: int) -> None:
+    assert instructions(rounding(256, lanes), ZEN_4) > 0
+    assert instructions(rounding(256, lanes), WITHOUT) == 0
+
+
+@pytest.mark.skipif(not traits(HERE).converts("bfloat16"), reason="this CPU has no avx512bf16")
+@pytest.mark.parametrize("lanes", [1, 16, 32])
+def test_numbers_are_rounded_to_the_nearest_and_ties_to_even(lanes: int) -> None:
+    bits = np.random.default_rng(0).integers(0, 1 << 32, 1 << 16, dtype=np.uint32)
+    bits[::3] = bits[::3] & 0xFFFF0000 | 0x8000  # as near to the number below as to that above
+    given = bits.view(np.float32)
+    given[:5] = [np.inf, -np.inf, 0.0, -0.0, np.finfo(np.float32).max]
+    given[np.isnan(given) | (np.abs(given) < np.finfo(np.float32).tiny)] = 1.0
+    found = tvm.runtime.empty(given.shape, "bfloat16")
+    compile_module(rounding(len(given), lanes), HERE).jit()["main"](tvm.runtime.tensor(given), found)
+    with np.errstate(over="ignore"):
+        expected = given.astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(found.numpy().view(np.uint16), expected.view(np.uint16))
+
+
+def test_other_casts_stay_as_they_are() -> None:
+    value = tirx.Var("value", "float32")
+    bits = tirx.reinterpret("uint32", value)
+
+    def rounded(half: int) -> tirx.PrimFunc:
+        odd = tirx.BitwiseAnd(tirx.RShift(bits, tirx.const(16, "uint32")), tirx.const(1, "uint32"))
+        total = bits + (odd + tirx.const(half, "uint32"))
+        cast = tirx.Cast("uint16", tirx.RShift(total, tirx.const(16, "uint32")))
+        return tirx.PrimFunc([value], tirx.Evaluate(cast)).with_attr("target", ZEN_4)
+
+    assert "foretune_rounded_1" in str(with_native_rounding(rounded(0x7FFF)))
+    for func in (rounded(0x8000), rounded(0x7FFF).with_attr("target", WITHOUT)):  # upwards; no instruction
+        assert tvm_ffi.structural_equal(with_native_rounding(func), func)
+
+
 SERVER = parse_target({"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2})
 SIZE = 256
 

@@ -12,8 +12,14 @@ from foretune.compiler.codegen.compilation import compile_module
 from foretune.compiler.operators import Conv2d, Dense, to_task
 from foretune.compiler.replay import replay
 from foretune.compiler.spaces.measurable_space import measurable_space
-from foretune.compiler.structure.code_estimates import least_registers, unrolled_statements
-from foretune.compiler.structure.limits import CODE_SIZE, MAX_CODE, REGISTERS, within_limits
+from foretune.compiler.structure.limits import (
+    CODE_SIZE,
+    MAX_CODE,
+    REGISTERS,
+    least_registers,
+    unrolled_statements,
+    within_limits,
+)
 from foretune.compiler.structure.nest import Nest
 from foretune.compiler.structure.read_spaces import gpu_limits
 from foretune.compiler.structure.row_space import RowSpace

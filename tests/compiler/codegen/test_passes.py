@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 from foretune.compiler.codegen.compilation import compile_module, entries
-from foretune.compiler.codegen.local_arrays import STACK_BYTES, with_local_arrays
+from foretune.compiler.codegen.passes import STACK_BYTES, with_local_arrays
 from foretune.compiler.operators.shared.epilogue import fuse
 from foretune.compiler.operators.shared.matmul import matmul
 from foretune.compiler.replay import replay, trace_to_json
