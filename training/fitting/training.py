@@ -14,7 +14,7 @@ import torch
 
 from ...configuration import ConfigError, as_json
 from ...dataset.features.table import LabelledFeatures
-from ...dataset.records.measuring_time import measuring_s
+from ...dataset.records.program_pool import measuring_s
 from ...models.architectures.cost_model import CostModel
 from ...models.architectures.ensemble import EnsembleCostModel, members_of
 from ...models.checkpoints.checkpoint import Checkpoint, load_checkpoint, refuse_to_overwrite, save_checkpoint

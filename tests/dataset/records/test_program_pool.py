@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from foretune.dataset.records.measuring_time import measuring_s
+from foretune.dataset.records.program_pool import measuring_s
 from foretune.dataset.records.store import RecordStore
 from support.records import record
 
