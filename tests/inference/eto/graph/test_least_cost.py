@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from foretune.inference.eto.graph.graph import COST, ReuseGraphError, minimum_arborescence
-from foretune.inference.eto.graph.steiner import greedy_flac, steiner_tree
+from foretune.inference.eto.graph.least_cost import greedy_flac, steiner_tree
 from foretune.inference.reuse.tree import ROOT
 from hypothesis import assume, given, settings
 from support.reuse_graphs import choice_costs, graph_of, least_cost

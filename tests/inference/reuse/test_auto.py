@@ -6,7 +6,7 @@ import itertools
 import math
 
 import networkx as nx
-from foretune.inference.reuse.nearest import nearest_neighbours
+from foretune.inference.reuse.auto import nearest_neighbours
 from foretune.inference.reuse.similarity import Loops
 from foretune.inference.reuse.tree import ROOT
 from hypothesis import given

@@ -9,7 +9,7 @@ from foretune.models.architectures.registry import ModelConfig, build_model
 from foretune.models.architectures.trees import TreesCostModel
 from foretune.models.scaling.target import TargetConfig
 from foretune.training.fitting.datamodule import CostModelData, DataConfig
-from foretune.training.fitting.scale_correction import correct_scale, line_through
+from foretune.training.fitting.training import correct_scale, line_through
 from support.synthetic import dataset
 
 EFFICIENCY = TargetConfig("efficiency")
