@@ -24,18 +24,15 @@ from ..sweep import RunOutcome
 from ..terminal import CommandConsole, say
 from .generation.config import GenerateConfig
 from .generation.core_use import CoreUse
-from .generation.crew import plan_crew
-from .generation.device_workers import run_device_workers
+from .generation.crew import EarlyEnd, give_up_queue, plan_crew, run_device_workers
 from .generation.earlier_records import EarlierRecords
-from .generation.ending import EarlyEnd, give_up_queue
 from .generation.generation import Generation
 from .generation.network_tasks import tasks_of_networks
 from .generation.progress import GenerateProgress
 from .generation.runs import store_run
 from .generation.samplers import make_samplers
-from .generation.self_check import check_measurement
 from .generation.summary import GenerateSummary, print_summary
-from .generation.testbed import Testbed
+from .generation.testbed import Testbed, check_measurement
 from .generation.throughput import GenerationClock
 from .measure import WorkerPool, make_executor
 from .measure.executors.base import Executor

@@ -35,8 +35,7 @@ from .bolt.advice.layers import read_layers
 from .bolt.advice.measured import MeasuredLatencies
 from .bolt.advice.predicted import PredictedLatencies, required_checkpoint
 from .bolt.advice.run import AdviceRun, Asked
-from .bolt.advice.terminal import print_advice
-from .bolt.advice.write import write_advice
+from .bolt.advice.write import print_advice, write_advice
 from .run.network_set import members_of
 from .search.config import OneShotConfig
 

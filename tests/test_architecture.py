@@ -298,7 +298,7 @@ def test_import_cycles_are_seen(first: str, second: str, is_cycle: bool) -> None
         (
             "foretune.inference.search.opening",
             "from ..eto.backend import x",
-            ["foretune.inference.eto.backend.x"],
+            ["foretune.inference.eto.reuse_modes.x"],
         ),
         (
             "foretune.inference.search.opening",
@@ -306,8 +306,8 @@ def test_import_cycles_are_seen(first: str, second: str, is_cycle: bool) -> None
             ["foretune.inference.bolt"],
         ),
         ("foretune.inference.search.opening", "ROOMS = '..eto.backend:x'\nfrom ..reuse import x", []),
-        ("foretune.inference.eto.backend", "from .search import x", []),
-        ("foretune.inference.eto.backend", "from ..fasor import x", ["foretune.inference.fasor.x"]),
+        ("foretune.inference.eto.reuse_modes", "from .search import x", []),
+        ("foretune.inference.eto.reuse_modes", "from ..fasor import x", ["foretune.inference.fasor.x"]),
         ("foretune.inference.advise", "from .bolt.advice import x", []),
         ("foretune.cli", "from .inference.bolt import x", ["foretune.inference.bolt.x"]),
     ],

@@ -32,7 +32,7 @@ from foretune.dataset.generation.noise_probe import NoiseConfig
 from foretune.dataset.generation.runs import read_runs
 from foretune.dataset.generation.samplers import InlineSamplers, SamplingFailedError
 from foretune.dataset.generation.sampling import SampledRound
-from foretune.dataset.generation.self_check import SelfCheckError, check_measurement
+from foretune.dataset.generation.testbed import SelfCheckError, check_measurement
 from foretune.dataset.measure import ExecutorConfig, MeasureConfig, MeasureOutcome
 from foretune.dataset.measure.machine_errors import DevicesLostError, MachineError
 from foretune.dataset.records.schema import FailureKind

@@ -6,9 +6,9 @@ from dataclasses import replace
 from io import StringIO
 
 from foretune.inference.report.alternatives import alternative_facts, alternatives_table
-from foretune.inference.report.content import report_page
 from foretune.inference.report.reuse import reuse_facts
 from foretune.inference.report.terminal import print_report
+from foretune.inference.report.write import report_page
 from foretune.inference.run.result import AlternativeResult
 from foretune.inference.run.result_file import result_from_json, result_to_json
 from foretune.page import to_html

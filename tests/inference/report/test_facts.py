@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 
 import pytest
-from foretune.inference.report.content import report_page
 from foretune.inference.report.energy import ReportConfig, ReportConfigError, estimate_energy
 from foretune.inference.report.facts import banner, details, facts, headline, notes
+from foretune.inference.report.write import report_page
 from foretune.inference.run.result import BY_LOAD, BY_STOCK, EAGER, TUNED, UNTUNED, Contestant
 from foretune.page import to_html
 from support.results import NO_DATA, make_contestant, make_result, make_task

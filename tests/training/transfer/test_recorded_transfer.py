@@ -20,8 +20,14 @@ from foretune.training.transfer.recorded_transfer import (
     of_tasks,
     split_target,
 )
-from foretune.training.transfer.task_choice import METHODS, ChoiceConfig, TaskChoiceError, choose_tasks
-from foretune.training.transfer.task_similarity import TaskProfiles, spearman_similarity
+from foretune.training.transfer.task_choice import (
+    METHODS,
+    ChoiceConfig,
+    TaskChoiceError,
+    TaskProfiles,
+    choose_tasks,
+    spearman_similarity,
+)
 from support.synthetic import dataset
 
 
@@ -76,7 +82,7 @@ def test_tasks_are_compared_by_their_programs_where_asked_to():
 
 
 def test_token_features_are_averaged_a_few_tokens_at_a_time(monkeypatch):
-    monkeypatch.setattr("foretune.training.transfer.task_similarity._CHUNK", 50)
+    monkeypatch.setattr("foretune.training.transfer.task_choice._CHUNK", 50)
     data = dataset(tasks=3, per_task=400)
     data = data.take(np.random.default_rng(0).permutation(len(data)))  # tasks share chunks
     tracemalloc.start()
