@@ -2,7 +2,7 @@
 
     pooling:
       source: pooling                       # folder of benchmarks/results, or folder/variant
-      command: python -m benchmarks.NAME      # unless the study is closed and has a result
+      command: python -m benchmarks.pooling
       rows: layers[]                        # path in result.json, or a function MODULE.NAME of this package
       by: [network]                         # rows with equal values make one row of the table
       columns:
@@ -149,8 +149,8 @@ class Table:
     """A declared table; the fields are those of its entry."""
 
     source: str | Sequence[str]
+    command: str
     rows: str
-    command: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
     by: Sequence[str] = ()
     arguments: Mapping[str, Any] = field(default_factory=dict)
