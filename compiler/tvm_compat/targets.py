@@ -25,6 +25,15 @@ class UnknownTargetError(UserError, ValueError):
     """The target is not supported by this TVM."""
 
 
+def this_machine(kind: str = "llvm") -> Target:
+    """Target of this machine: its CPU with all cores and instruction sets, or its GPU with kind="cuda".
+
+    TVM's own "llvm" names neither cores nor instruction sets, and MetaSchedule refuses it.
+    Raises UnknownTargetError.
+    """
+    return parse_target(kind)
+
+
 def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:
     """Parse `llvm`, `cuda`, a TVM tag such as `nvidia/nvidia-a100`, a JSON object or a mapping into a target.
 

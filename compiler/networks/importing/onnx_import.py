@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..inputs import VALUE, BadInputShapeError, InputSpec
+from ..inputs import InputSpec, given_value, has_value
 from ..known import require_extra
 from .onnx_graph import LARGEST_BYTES, bind_values, graph_inputs, load, prepared
 
@@ -36,49 +34,46 @@ def input_signature(path: Path) -> list[tuple[str, list[int | None], str]]:
     return signature
 
 
-def with_values(path: Path, specs: Sequence[InputSpec]) -> tuple[list[InputSpec], Path]:
-    """Specifications of the inputs without a value, and the file with the others as constants.
+def output_names(path: Path) -> list[str]:
+    """Names of the outputs."""
+    return [value.name for value in load(path).graph.output]
 
-    The file is `path` itself if no specification has a value; else it is deleted when this process ends.
-    Raises BadInputShapeError unless there is one specification for each input, and if a value does not fit.
+
+def given_values(path: Path, specs: Sequence[InputSpec]) -> tuple[dict[str, NDArray[Any]], list[InputSpec]]:
+    """Values that some of the specifications give for inputs of the file, by name; and the others.
+
+    Raises BadInputShapeError.
     """
-    signature = input_signature(path)
-    if len(specs) != len(signature):
-        raise BadInputShapeError(
-            f"network={path}: inputs= has {len(specs)} specifications, and the file takes {len(signature)} "
-            f"inputs: {', '.join(name for name, *_ in signature)}"
-        )
-    kept: list[InputSpec] = []
-    values: dict[str, NDArray[Any]] = {}
-    for position, (spec, (name, _, dtype)) in enumerate(zip(specs, signature, strict=True)):
-        if not isinstance(spec, Mapping) or VALUE not in spec:
-            kept.append(spec)
-            continue
-        field = f"inputs[{position}]={spec!r}: input {name}"
-        if set(spec) != {VALUE}:
-            raise BadInputShapeError(f"{field}: a value has no other settings; give {{value: ...}} alone")
-        try:
-            exact = np.asarray(spec[VALUE])
-            values[name] = exact.astype(np.dtype(dtype))
-        except (TypeError, ValueError) as error:
-            raise BadInputShapeError(f"{field}: the value is no array of {dtype}: {error}") from error
-        if exact.size == 0:
-            continue
-        if exact.dtype.kind not in "biuf" or (exact.dtype.kind == "f" and values[name].dtype.kind != "f"):
-            raise BadInputShapeError(f"{field}: the file takes {dtype}; give a value of this type")
-    return kept, bound_file(path, values) if values else path
+    values, others = {}, []
+    for position, (spec, (name, shape, dtype)) in enumerate(zip(specs, input_signature(path), strict=True)):
+        if has_value(spec):
+            values[name] = given_value(spec, position, dtype, shape)
+        else:
+            others.append(spec)
+    return values, others
 
 
-def bound_file(path: Path, values: Mapping[str, NDArray[Any]]) -> Path:
-    """Copy of an ONNX file with inputs as constants, which is deleted when this process ends."""
-    onnx = require_extra("onnx", "onnx", f"network={path}")
+def with_values(path: Path, values: Mapping[str, NDArray[Any]]) -> Path:
+    """File of the model with these inputs as constants, see `as_file`."""
+    if not values:
+        return path
     model = load(path)
     bind_values(model, values)
-    folder = Path(tempfile.mkdtemp(prefix="foretune-onnx-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    large = model.ByteSize() > LARGEST_BYTES
-    onnx.save(model, folder / path.name, save_as_external_data=large)
-    return folder / path.name
+    return as_file(model, path.name)
+
+
+def as_file(model: Any, name: str) -> Path:
+    """File of a changed model, which exists until the process ends."""
+    onnx = require_extra("onnx", "onnx", "network")
+    folder = TemporaryDirectory(prefix="foretune-")
+    _CHANGED.append(folder)
+    path = Path(folder.name) / name
+    onnx.save(model, path, save_as_external_data=model.ByteSize() > LARGEST_BYTES)
+    return path
+
+
+_CHANGED: list[TemporaryDirectory[str]] = []
+"""Folders of changed models; the end of the process removes them."""
 
 
 def operators(path: Path) -> set[str]:
