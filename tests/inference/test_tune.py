@@ -12,15 +12,16 @@ import numpy as np
 import psutil
 import pytest
 import tvm
+from foretune.compiler.networks import load_network
 from foretune.compiler.networks.inputs import BadInputShapeError
-from foretune.dataset.measure import ExecutorConfig
 from foretune.inference.deploy.fresh_process import CALLS
 from foretune.inference.deploy.load import load
 from foretune.inference.run.config import TuneConfig
-from foretune.inference.run.network_run import NetworkRun, _as_built
+from foretune.inference.run.conversion import original_of
+from foretune.inference.run.network_run import _as_built
+from foretune.inference.run.profiling import StageClock
 from foretune.inference.run.result import BY_LOAD, BY_STOCK, NOT_BUILT
 from foretune.inference.run.result_file import load_result
-from rich.console import Console
 from support.checkpoints import random_checkpoint
 from support.results import make_task
 
