@@ -12,15 +12,16 @@ import numpy as np
 import psutil
 import pytest
 import tvm
+from foretune.compiler.networks import load_network
 from foretune.compiler.networks.inputs import BadInputShapeError
-from foretune.dataset.measure import ExecutorConfig
 from foretune.inference.deploy.fresh_process import CALLS
 from foretune.inference.deploy.load import load
 from foretune.inference.run.config import TuneConfig
-from foretune.inference.run.network_run import NetworkRun, _as_built
+from foretune.inference.run.conversion import original_of
+from foretune.inference.run.network_run import _as_built
+from foretune.inference.run.profiling import StageClock
 from foretune.inference.run.result import BY_LOAD, BY_STOCK, NOT_BUILT
 from foretune.inference.run.result_file import load_result
-from rich.console import Console
 from support.checkpoints import random_checkpoint
 from support.results import make_task
 
@@ -262,24 +263,22 @@ def test_a_file_that_does_not_run_ends_a_run_before_its_search(tmp_path) -> None
     path = tmp_path / "product.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
-    def loaded(columns, executor="local"):
+    def original(columns):
         config = TuneConfig(
             network=str(path),
             inputs=[[3, columns]],
             output=tmp_path / "report",
             database=tmp_path / "database",
-            executor=ExecutorConfig(executor),
         )
-        return NetworkRun(config, Console(quiet=True), time.time())._loaded()
+        return original_of(load_network(**config.network_arguments), config, StageClock())
 
-    assert loaded(4).reference_outputs()[0].shape == (3, 2)
+    assert original(4).network.reference_outputs()[0].shape == (3, 2)
     with pytest.raises(BadInputShapeError, match=r"product\.onnx does not run on inputs \[\[3, 5\]\]"):
-        loaded(5)
-    loaded(5, "dry_run")  # is not timed here
+        original(5)
 
 
 def test_a_task_whose_schedule_did_not_build_counts_as_untuned() -> None:
     task = make_task(predicted=True)
-    assert _as_built(task, ("another",)) is task
-    unbuilt = _as_built(task, (task.name,))
+    assert _as_built(task, {"another": NOT_BUILT}) is task
+    unbuilt = _as_built(task, {task.name: NOT_BUILT})
     assert (unbuilt.tuned_latency_s, unbuilt.predicted, unbuilt.reason) == (None, False, NOT_BUILT)
