@@ -1,7 +1,7 @@
-"""Cases of the suites of single operators and small models, each in a process of its own.
+"""Cases of the suites of single operators and small models, some after each other in a process.
 
 A fork server imports TVM and PyTorch once, so that a case costs its own work alone. A crash or a hang ends
-one case only.
+one case only: the others of its process run in another one.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ OUTCOMES = (PASSED, REFUSED, WRONG, TRACEBACK, CRASH, TIME)
 """Ends of a case. REFUSED: an error names the operator. WRONG: the product's check accepts wrong outputs."""
 
 PRELOADED = ("foretune.compiler.networks", "foretune.inference.deploy.compile")
+
+EACH = 25
+"""Cases that a process runs, at most: a new one costs a second."""
 
 _CAUSE = 600
 """Characters of a cause that are kept."""
@@ -64,67 +67,95 @@ def run_cases(
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*PRELOADED, check.__module__])
-    waiting, running = list(reversed(cases)), {}
-    while waiting or running:
-        while waiting and len(running) < workers:
-            case = waiting.pop()
-            here, there = context.Pipe(duplex=False)
-            process = context.Process(target=_run_one, args=(case, check, there), daemon=True)
-            process.start()
-            there.close()
-            running[here] = (case, process, time.monotonic())
-        ready = wait(list(running), timeout=0.5)
-        for pipe in list(running):
-            case, process, began = running[pipe]
-            seconds = time.monotonic() - began
-            if pipe in ready:
-                outcome, cause = _received(pipe, process)
-            elif seconds > limit_s:
-                outcome, cause = TIME, f"not done after {limit_s:.0f} s"
-            else:
-                continue
-            process.kill()
-            process.join()
-            pipe.close()
-            del running[pipe]
-            yield {
-                "case": case.name,
-                "family": case.family,
-                "outcome": outcome,
-                "cause": cause[:_CAUSE],
-                "seconds": seconds,
-            }
+    waiting, running = list(reversed(cases)), []
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                taken = [waiting.pop() for _ in range(min(EACH, -(-len(waiting) // workers)))]
+                running.append(_Process(context, taken, check))
+            ready = wait([process.pipe for process in running], timeout=0.5)
+            for process in list(running):
+                case, seconds = process.cases[0], process.seconds
+                if process.pipe in ready:
+                    outcome, cause, ended = process.received()
+                elif seconds > limit_s:
+                    outcome, cause, ended = TIME, f"not done after {limit_s:.0f} s", True
+                else:
+                    continue
+                process.next()
+                if ended or not process.cases:
+                    process.end()
+                    running.remove(process)
+                    waiting.extend(reversed(process.cases))
+                yield {
+                    "case": case.name,
+                    "family": case.family,
+                    "outcome": outcome,
+                    "cause": cause[:_CAUSE],
+                    "seconds": seconds,
+                }
+    finally:
+        for process in running:
+            process.end()
+
+
+class _Process:
+    """A process with the cases that it has not completed, the first of which runs."""
+
+    def __init__(self, context: Any, cases: list[Case], check: Callable[[Subject], None]) -> None:
+        self.cases = cases
+        self.pipe, there = context.Pipe(duplex=False)
+        self._process = context.Process(target=_run, args=(list(cases), check, there), daemon=True)
+        self._process.start()
+        self._began = time.monotonic()
+        there.close()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the first case began."""
+        return time.monotonic() - self._began
+
+    def received(self) -> tuple[str, str, bool]:
+        """Outcome and cause of the first case, and whether the process ended with it."""
+        try:
+            return *self.pipe.recv(), False
+        except EOFError:  # the process ended before it had a result
+            self._process.join(5)
+            return CRASH, f"the process ended with status {self._process.exitcode}", True
+
+    def next(self) -> None:
+        """Goes on to the next case."""
+        self.cases, self._began = self.cases[1:], time.monotonic()
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self.pipe.close()
 
 
 class WrongOutputError(AssertionError):
     """Outputs differ from the expected ones, and the product's own check accepted them."""
 
 
-def _received(pipe: Connection, process: Any) -> tuple[str, str]:
-    try:
-        outcome, cause = pipe.recv()
-    except EOFError:  # the process ended before it had a result
-        process.join(5)
-        return CRASH, f"the process ended with status {process.exitcode}"
-    return outcome, cause
+def _run(cases: Sequence[Case], check: Callable[[Subject], None], pipe: Connection) -> None:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    for case in cases:
+        pipe.send(_outcome(case, check))
+    pipe.close()
 
 
-def _run_one(case: Case, check: Callable[[Subject], None], pipe: Connection) -> None:
+def _outcome(case: Case, check: Callable[[Subject], None]) -> tuple[str, str]:
     from foretune.errors import UserError
 
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         check(case.load())
     except WrongOutputError as error:
-        outcome, cause = WRONG, str(error)
+        return WRONG, str(error)
     except UserError as error:
-        outcome, cause = REFUSED, str(error)
+        return REFUSED, str(error)
     except Exception:  # what a user would see as a traceback
-        outcome, cause = TRACEBACK, traceback.format_exc()[-_CAUSE:]
-    else:
-        outcome, cause = PASSED, ""
-    pipe.send((outcome, cause))
-    pipe.close()
+        return TRACEBACK, traceback.format_exc()[-_CAUSE:]
+    return PASSED, ""
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
