@@ -46,7 +46,9 @@ def check_untuned(subject: Subject) -> None:
     if not check.agrees:
         check = compare_outputs(reference, found, network.rounding_errors(reference))
     if not check.agrees:
-        raise OutputsDifferError(f"outputs differ by {check.max_abs_difference:.3g}, accepted {check.tolerance:.3g}")
+        raise OutputsDifferError(
+            f"outputs differ by {check.max_abs_difference:.3g}, accepted {check.tolerance:.3g}"
+        )
     expected = reference if subject.expected is None else subject.expected
     compare_elements(expected, found, subject.relative, subject.absolute)
 

@@ -74,6 +74,12 @@ TABLE: Table = {
         normal(3, 5),
     ),
     "gram": (lambda x: x.flatten(1) @ x.flatten(1).T / x.numel(), normal(4, 3, 5)),
-    "lora": (lambda x, w, a, b: F.linear(x, w) + 0.5 * (x @ a @ b), MATRIX, normal(6, 5), normal(5, 2), normal(2, 6)),
+    "lora": (
+        lambda x, w, a, b: F.linear(x, w) + 0.5 * (x @ a @ b),
+        MATRIX,
+        normal(6, 5),
+        normal(5, 2),
+        normal(2, 6),
+    ),
     "vander": (lambda x: torch.linalg.vander(x, N=4), normal(5)),
 }

@@ -119,14 +119,16 @@ TABLE: Table = {
         normal(11, 4),
     ),
     "sinusoid": (
-        lambda x: x
-        + torch.stack(
-            [
-                f(torch.arange(6)[:, None] / 10000 ** (torch.arange(8) / 8))
-                for f in (torch.sin, torch.cos)
-            ],
-            -1,
-        ).flatten(1),
+        lambda x: (
+            x
+            + torch.stack(
+                [
+                    f(torch.arange(6)[:, None] / 10000 ** (torch.arange(8) / 8))
+                    for f in (torch.sin, torch.cos)
+                ],
+                -1,
+            ).flatten(1)
+        ),
         TOKENS,
     ),
     "repeated_heads": (
@@ -142,9 +144,9 @@ TABLE: Table = {
     ),
     "dynamic_cache": (lambda c, k: torch.cat([c, k], 2), K, normal(2, 4, 1, 8)),
     "padding_mask": (
-        lambda x, n: (x @ x.mT)
-        .masked_fill((torch.arange(6)[None] >= n[:, None])[:, None], float("-inf"))
-        .softmax(-1),
+        lambda x, n: (
+            (x @ x.mT).masked_fill((torch.arange(6)[None] >= n[:, None])[:, None], float("-inf")).softmax(-1)
+        ),
         TOKENS,
         torch.tensor([4, 6]),
     ),
@@ -164,7 +166,9 @@ TABLE: Table = {
 }
 
 
-def _of_experts(x: torch.Tensor, gate: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _of_experts(
+    x: torch.Tensor, gate: torch.Tensor, weights: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Weights (token, 2) and outputs (token, 2, width) of each token's two best experts."""
     score, chosen = (x @ gate).softmax(-1).topk(2, -1)
     return score, torch.einsum("td,tkde->tke", x, weights[chosen])

@@ -67,7 +67,10 @@ TABLE: Table = {
         MATRIX,
         normal(4, 5, seed=1),
     ),
-    "complex_conjugate": (lambda x: torch.view_as_real(torch.view_as_complex(x).conj().resolve_conj()), PAIRS),
+    "complex_conjugate": (
+        lambda x: torch.view_as_real(torch.view_as_complex(x).conj().resolve_conj()),
+        PAIRS,
+    ),
     "complex_abs_angle": (
         lambda x: (torch.view_as_complex(x).abs(), torch.view_as_complex(x).angle()),
         PAIRS,

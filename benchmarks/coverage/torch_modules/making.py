@@ -63,7 +63,9 @@ def half(*shape: int) -> torch.Tensor:
     return normal(*shape).half()
 
 
-def integers(*shape: int, high: int = 8, low: int = 0, dtype: Any = torch.int64, seed: int = 0) -> torch.Tensor:
+def integers(
+    *shape: int, high: int = 8, low: int = 0, dtype: Any = torch.int64, seed: int = 0
+) -> torch.Tensor:
     """Integers in [low, high)."""
     return torch.randint(low, high, shape, generator=_generator(shape, high, seed)).to(dtype)
 

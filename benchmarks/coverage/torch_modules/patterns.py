@@ -132,10 +132,12 @@ TABLE: Table = {
         normal(4, 4),
     ),
     "anchors": (
-        lambda x: x.flatten(2).mT
-        + torch.stack(torch.meshgrid(torch.arange(9), torch.arange(8), indexing="ij"), -1)
-        .reshape(-1, 2)
-        .repeat(1, 2),
+        lambda x: (
+            x.flatten(2).mT
+            + torch.stack(torch.meshgrid(torch.arange(9), torch.arange(8), indexing="ij"), -1)
+            .reshape(-1, 2)
+            .repeat(1, 2)
+        ),
         IMAGE,
     ),
     "soft_argmax": (
@@ -161,7 +163,11 @@ TABLE: Table = {
         normal(2, 5),
         normal(5, 5),
     ),
-    "gather_tokens": (lambda x, n: x.take_along_dim((n - 1)[:, None, None], 1), normal(2, 4, 3), integers(2, low=1, high=4)),
+    "gather_tokens": (
+        lambda x, n: x.take_along_dim((n - 1)[:, None, None], 1),
+        normal(2, 4, 3),
+        integers(2, low=1, high=4),
+    ),
     "unused_input": (lambda x, y: x * 2, MATRIX, normal(3)),
     "same_tensor_twice": (lambda x: (x, x), MATRIX),
     "double_index": (lambda x, i: x[i][:, 1:][..., -1], normal(5, 4, 3), integers(3, high=5)),

@@ -74,7 +74,9 @@ TABLE: Table = {
     "optical_flow_warp": (
         lambda x, f: F.grid_sample(
             x,
-            torch.stack(torch.meshgrid(torch.linspace(-1, 1, 9), torch.linspace(-1, 1, 8), indexing="ij")[::-1], -1)
+            torch.stack(
+                torch.meshgrid(torch.linspace(-1, 1, 9), torch.linspace(-1, 1, 8), indexing="ij")[::-1], -1
+            )
             + f.permute(0, 2, 3, 1),
             align_corners=True,
         ),

@@ -70,7 +70,11 @@ TABLE: Table = {
     "uint8_image": (lambda x: x.float() / 255, BYTES),
     "uint8_wraps": (lambda x: x + 200, BYTES),
     "uint8_shift": (lambda x: (x >> 4, x & 15), BYTES),
-    "boolean_arithmetic": (lambda a, b: (a * 2 + b, a.float() - b.float()), booleans(3, 4), booleans(3, 4, seed=1)),
+    "boolean_arithmetic": (
+        lambda a, b: (a * 2 + b, a.float() - b.float()),
+        booleans(3, 4),
+        booleans(3, 4, seed=1),
+    ),
     "boolean_mask_product": (lambda x, m: x * m, MATRIX, booleans(4, 5)),
     "boolean_sum_of_float": (lambda x: (x > 0).float().mean(), MATRIX),
     "boolean_any_of_mask": (lambda m: m.any(-1, keepdim=True) & ~m, booleans(3, 5)),

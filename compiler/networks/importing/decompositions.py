@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from torch import fx
 from torch._decomp import decomposition_table
-from torch.export import ExportedProgram, default_decompositions
+from torch.export import ExportedProgram
 from tvm import relax
 
 from .arithmetic import ARITHMETIC
+from .composite_operators import run_decompositions
 from .fold_constants import independent
 from .indexing import INDEXING
 from .pooling import POOLING, WITH_POSITIONS
@@ -38,9 +39,9 @@ def decomposed(program: ExportedProgram, known: Collection[str]) -> tuple[Export
     Returns the program and the names of operators that nothing decomposes. What depends on no input counts as
     known: folding evaluates it.
     """
-    table: dict[Any, Callable[..., Any]] = {**default_decompositions(), **OWN}
+    table: dict[Any, Callable[..., Any]] = dict(OWN)
     for _ in range(MOST_ROUNDS):
-        program = program.run_decompositions(table)
+        program = run_decompositions(program, table)
         missing = _missing(program, known)
         further: dict[Any, Callable[..., Any]] = {
             op: decomposition_table[op] for op in missing if _decomposable(op) and op not in table
