@@ -198,7 +198,7 @@ VISIONS: Mapping[str, Entry] = {
     "tv_shufflenet_v2": from_torchvision(MOBILE, "shufflenet_v2_x0_5", 64),
     "tv_vgg11_bn": from_torchvision(CONVOLUTIONAL, "vgg11_bn", 64),
     "tv_r2plus1d_18": _video("r2plus1d_18", (4, 32, 32)),
-    "tv_s3d": _video("s3d", (16, 64, 64)),
+    "tv_mc3_18": _video("mc3_18", (4, 32, 32)),
     "tv_raft_small": Entry("torchvision", DENSE, _Flow, ({"shape": [1, 3, 128, 128]},) * 2),
     # timm
     "timm_beit_small": _timm(

@@ -16,7 +16,9 @@ from torch.export import ExportedProgram
 from tvm import relax
 
 from .arithmetic import ARITHMETIC
-from .composite_operators import run_decompositions
+from .decomposing.composite_operators import run_decompositions
+from .decomposing.scattering import SCATTERING
+from .decomposing.special_functions import SPECIAL_FUNCTIONS
 from .fold_constants import independent
 from .indexing import INDEXING
 from .pooling import POOLING, WITH_POSITIONS
@@ -165,6 +167,8 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     **INDEXING,
     **POOLING,
     **RESIZING,
+    **SCATTERING,
+    **SPECIAL_FUNCTIONS,
     _ATEN.add.Scalar: _add,
     _ATEN.add.Tensor: _add,
     _ATEN.sub.Scalar: _sub,
