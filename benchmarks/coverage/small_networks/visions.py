@@ -93,7 +93,14 @@ VISIONS: Mapping[str, Entry] = {
     "hf_swinv2": vision(
         "Swinv2", side=64, image_size=64, embed_dim=16, depths=[1, 1], num_heads=[2, 4], window_size=4
     ),
-    "hf_cvt": vision("Cvt", side=64, embed_dim=[16, 32, 48], num_heads=[1, 2, 3], depth=[1, 1, 1]),
+    "hf_cvt": vision(
+        "Cvt",
+        side=64,
+        embed_dim=[16, 32, 48],
+        num_heads=[1, 2, 3],
+        depth=[1, 2, 2],
+        drop_path_rate=[0.0, 0.0, 0.0],
+    ),
     "hf_pvt": vision("Pvt", side=64, image_size=64, depths=[1, 1, 1, 1], hidden_sizes=[16, 32, 40, 64]),
     "hf_focalnet": vision("FocalNet", side=64, image_size=64, embed_dim=16, depths=[1, 1, 1, 1]),
     "hf_hiera": vision(

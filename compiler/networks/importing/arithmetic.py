@@ -228,6 +228,34 @@ def _hypotenuse(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return (x * x + y * y).sqrt()
 
 
+def _sign_bit(x: torch.Tensor) -> torch.Tensor:
+    """Whether a number is below zero or a negative zero."""
+    if not x.is_floating_point():
+        return x < 0
+    return (x < 0) | ((x == 0) & (torch.reciprocal(x) < 0))
+
+
+def _copy_sign(x: torch.Tensor, y: Any) -> torch.Tensor:
+    if not isinstance(y, torch.Tensor) or not x.is_floating_point():
+        return NotImplemented
+    return torch.where(_sign_bit(y), -x.abs(), x.abs())
+
+
+def _ignoring_nan(extremum: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """The other number of a pair with one NaN."""
+
+    def decompose(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x, y = torch.broadcast_tensors(x, y)
+        return torch.where(torch.isnan(x), y, torch.where(torch.isnan(y), x, extremum(x, y)))
+
+    return decompose
+
+
+def _remainder_of_number(number: float, x: torch.Tensor) -> torch.Tensor:
+    dtype = torch.result_type(number, x)
+    return torch.remainder(torch.full(x.shape, number, dtype=dtype, device=x.device), x.to(dtype))
+
+
 ARITHMETIC: Mapping[Any, Callable[..., Any]] = {
     _ATEN.elu.default: _elu,
     _ATEN.selu.default: _selu,
@@ -258,6 +286,11 @@ ARITHMETIC: Mapping[Any, Callable[..., Any]] = {
     _ATEN._cdist_forward.default: _distances,
     _ATEN.rrelu_with_noise_functional.default: _rrelu,
     _ATEN.hypot.default: _hypotenuse,
+    _ATEN.signbit.default: _sign_bit,
+    _ATEN.copysign.Tensor: _copy_sign,
+    _ATEN.fmax.default: _ignoring_nan(torch.maximum),
+    _ATEN.fmin.default: _ignoring_nan(torch.minimum),
+    _ATEN.remainder.Scalar_Tensor: _remainder_of_number,
     _ATEN.native_group_norm.default: _group_norm,
 }
 """Decompositions of arithmetic."""

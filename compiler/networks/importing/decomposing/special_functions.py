@@ -101,10 +101,20 @@ def _bessel_i0(x: torch.Tensor) -> torch.Tensor:
     return torch.where(size < 3.75, near, far * torch.exp(size) / torch.sqrt(torch.clamp(size, min=3.75)))
 
 
+def _complementary_error(x: torch.Tensor) -> torch.Tensor:
+    return 1 - torch.erf(x)
+
+
+def _normal_quantile(x: torch.Tensor) -> torch.Tensor:
+    return math.sqrt(2) * _inverse_error(2 * x - 1)
+
+
 SPECIAL_FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
     _ATEN.lgamma.default: _in_double(_log_gamma),
     _ATEN.digamma.default: _in_double(_digamma),
     _ATEN.erfinv.default: _in_double(_inverse_error),
+    _ATEN.erfc.default: _in_double(_complementary_error),
+    _ATEN.special_ndtri.default: _in_double(_normal_quantile),
     _ATEN.i0.default: _in_double(_bessel_i0),
 }
 """Decompositions of special functions."""
