@@ -1,8 +1,8 @@
 """Decode text token by token with a compiled step of a decoder, whose KV cache is an input and an output.
 
-foretune tune network=examples.decode_with_cache:llama \
-    'inputs=[{shape: [1,1], dtype: int64}, {shape: [1], dtype: int64}, [1,2,32,16], [1,2,32,16], [1,2,32,16], [1,2,32,16]]' \
-    export=step.so
+CACHE=[1,2,32,16]
+foretune tune network=examples.decode_with_cache:llama export=step.so \
+    "inputs=[{shape: [1,1], dtype: int64}, {shape: [1], dtype: int64}, $CACHE, $CACHE, $CACHE, $CACHE]"
 python examples/decode_with_cache.py step.so
 
 The inputs are a token, its position and the keys and values of each layer. The outputs are the scores of the

@@ -16,12 +16,9 @@ from torch import fx, nn
 from torch.export import ExportedProgram
 
 from .composite_operators import run_decompositions
+from .errors import ConversionError
 
 _ATEN = torch.ops.aten
-
-
-class ComplexNumberError(RuntimeError):
-    """A program uses complex numbers in a way that has no form in real ones; the message names it."""
 
 
 @dataclass(frozen=True)
@@ -43,20 +40,20 @@ def _is_complex(value: Any) -> bool:
 
 
 def in_real_numbers(program: ExportedProgram) -> ExportedProgram:
-    """The program without complex numbers. Raises ComplexNumberError."""
+    """The program without complex numbers. Raises ConversionError."""
     if not has_complex_numbers(program):
         return program
     core = run_decompositions(program, {})
     inputs = program.example_inputs
     assert inputs is not None
     with torch.no_grad():
-        return torch.export.export(WithoutComplexNumbers(core).eval(), inputs[0])
+        return torch.export.export(WithoutComplexNumbers(core), inputs[0])
 
 
 class WithoutComplexNumbers(nn.Module):
     """The module of a program in core operators, computed in real tensors.
 
-    Raises ComplexNumberError for complex inputs and outputs and for operators without a real form.
+    Raises ConversionError for complex inputs and outputs and for operators without a real form.
     """
 
     def __init__(self, program: ExportedProgram) -> None:
@@ -74,13 +71,15 @@ class WithoutComplexNumbers(nn.Module):
                 self.register_buffer(f"{place}_real", real)
                 self.register_buffer(f"{place}_imaginary", imaginary)
                 self.constants[name] = place
+                parent, _, own = name.rpartition(".")
+                delattr(self.graph_module.get_submodule(parent), own)
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         if any(tensor.is_complex() for tensor in inputs):
-            raise ComplexNumberError("an input is complex; give torch.view_as_real of it instead")
+            raise ConversionError("an input is complex; give torch.view_as_real of it instead")
         found = _RealInterpreter(self).run(*inputs)
         if any(isinstance(output, Pair) for output in found):
-            raise ComplexNumberError("an output is complex; return torch.view_as_real of it instead")
+            raise ConversionError("an output is complex; return torch.view_as_real of it instead")
         return found
 
 
@@ -109,7 +108,7 @@ class _RealInterpreter(fx.Interpreter):
         if n.target in BY_PARTS:
             return _by_parts(n.target, arguments, options)
         name = getattr(n.target, "__name__", str(n.target))
-        raise ComplexNumberError(f"{name} of complex numbers; compute with their real and imaginary parts")
+        raise ConversionError(f"{name} of complex numbers; compute with their real and imaginary parts")
 
 
 def _leaves(arguments: Any) -> list[Any]:
@@ -212,7 +211,7 @@ def _to_copy(x: Any, *, dtype: Any = None, **_: Any) -> Any:
 
 
 def _turns(size: int, count: int, forward: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """cos and sin [size, count] of the transform, with the sign of its direction; exact in their arguments."""
+    """cos and sin [size, count] of the transform, with the sign of its direction."""
     steps = torch.arange(size, dtype=torch.int64)[:, None] * torch.arange(count, dtype=torch.int64)
     angles = torch.remainder(steps, size).to(torch.float64) * (2 * math.pi / size)
     return angles.cos(), -angles.sin() if forward else angles.sin()

@@ -12,43 +12,42 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from .errors import ConversionError
 
-class RefusedProgramError(RuntimeError):
-    """A program needs something that a compiled network does not have; the message names it."""
+_READ = (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
 
 
 def refuse_unknown_shapes(program: ExportedProgram) -> None:
-    """Raises RefusedProgramError for an operator whose output shape depends on data."""
+    """Raises ConversionError for an operator whose output shape depends on data."""
     for node in program.graph.nodes:
-        if node.op == "call_function" and _has_unknown_extent(node.meta.get("val")):
-            raise RefusedProgramError(
-                f"{_name(node.target)} makes a tensor whose shape depends on data; give it a fixed number of "
-                "elements, for example by torch.where instead of a selection"
-            )
+        if node.op != "call_function" or not _has_unknown_extent(node.meta.get("val")):
+            continue
+        if node.target in _READ:
+            raise ConversionError(f"{_name(node.target)} reads a number of a tensor; keep it a tensor")
+        raise ConversionError(
+            f"{_name(node.target)} makes a tensor whose shape depends on data; give it a fixed number of "
+            "elements, for example by torch.where instead of a selection"
+        )
 
 
 def refuse_random(program: ExportedProgram) -> None:
-    """Raises RefusedProgramError for an operator that draws random numbers."""
+    """Raises ConversionError for an operator that draws random numbers."""
     for node in program.graph.nodes:
         target = node.target
         if isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags:
-            raise RefusedProgramError(
-                f"{_name(target)} draws random numbers, which a compiled network does not; give them as an input"
-            )
+            raise ConversionError(f"{_name(target)} draws random numbers; give them as an input")
 
 
 def refuse_changes(program: ExportedProgram) -> None:
-    """Raises RefusedProgramError if the program changes its buffers or inputs in each run."""
+    """Raises ConversionError if the program changes its buffers or inputs in each run."""
     signature = program.graph_signature
-    for kind, changed in (
-        ("buffer", signature.buffers_to_mutate),
-        ("input", signature.user_inputs_to_mutate),
-    ):
-        for name in changed.values():
-            raise RefusedProgramError(
-                f"the network changes its {kind} {name} in each run, which a compiled network does not; take it "
-                "as an input and return the changed one"
-            )
+    for name in signature.buffers_to_mutate.values():
+        raise ConversionError(
+            f"the network changes its buffer {name.removeprefix('network.')} in each run; give it as an "
+            "input and return the changed one"
+        )
+    for name in signature.user_inputs_to_mutate.values():
+        raise ConversionError(f"the network changes its input {name} in each run; return the changed one")
 
 
 def _has_unknown_extent(value: Any) -> bool:

@@ -72,8 +72,7 @@ def _digamma(x: torch.Tensor) -> torch.Tensor:
     at_pole = negative & (x == torch.floor(x))
     reflected = found - math.pi * torch.cos(turned) / torch.sin(turned)
     reflected = torch.where(at_pole, torch.full_like(x, math.nan), reflected)
-    found = torch.where(x == 0, -math.inf * torch.ones_like(x), torch.where(negative, reflected, found))
-    return found
+    return torch.where(x == 0, -math.inf * torch.ones_like(x), torch.where(negative, reflected, found))
 
 
 def _inverse_error(x: torch.Tensor) -> torch.Tensor:
