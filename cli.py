@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from . import __version__
-from .errors import UserError, exits_cleanly
+from .commands import FORETUNE, Command, Group
+from .errors import UserError, exits_cleanly, print_any_character
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -26,175 +25,34 @@ class CommandError(UserError, ValueError):
     """Unknown sub-command."""
 
 
-@dataclass(frozen=True)
-class Command:
-    """A sub-command: calls `function` of `module` with the settings that its file in conf/ composes.
-
-    Leading words without "=" are values of the option `positional`, which is a list if `several` is true.
-    """
-
-    summary: str
-    module: str
-    function: str = "main"
-    positional: str | None = None
-    several: bool = False
-
-
-@dataclass(frozen=True)
-class Group:
-    """A group of sub-commands; in `overview`, its help, `{name}` stands for the line of a sub-command."""
-
-    summary: str
-    commands: Mapping[str, Command | Group]
-    overview: str
-
-
-DATASET = Group(
-    "inspect, verify, merge, import or export datasets; describe devices",
-    {
-        "inspect": Command("count tasks, records and failures", "dataset.cli", "inspect", "dataset"),
-        "verify": Command("check every record of a dataset", "dataset.cli", "verify", "dataset"),
-        "merge": Command("add datasets to another dataset", "dataset.cli", "merge", "dataset", several=True),
-        "import": Command("add a MetaSchedule database to a dataset", "dataset.cli", "import_", "database"),
-        "export": Command("write a dataset as MetaSchedule databases", "dataset.cli", "export", "dataset"),
-        "datasheet": Command("write a description with plots", "dataset.cli", "datasheet", "dataset"),
-        "hardware": Command("print the description of a device", "dataset.cli", "hardware", "name"),
-    },
-    """\
-foretune dataset inspects, verifies, merges, imports and exports datasets, and describes devices.
-
-{inspect}
-{verify}
-{merge}
-{import}
-{export}
-{datasheet}
-{hardware}
-
-  foretune dataset inspect data/mine
-  foretune dataset merge data/mine data/other into=data/both
-
-`foretune dataset COMMAND --help` shows the options of a command.
-""",
-)
-
-CHECKPOINTS = Group(
-    "list, show or verify checkpoints",
-    {
-        "list": Command("list checkpoints with their metrics", "models.cli", "list_", "folder"),
-        "show": Command("print the card of a checkpoint", "models.cli", "show", "checkpoint"),
-        "verify": Command("check checkpoints", "models.cli", "verify", "checkpoints", several=True),
-    },
-    """\
-foretune checkpoints lists checkpoints, prints their cards, and verifies them.
-
-{list}
-{show}
-{verify}
-
-  foretune checkpoints show cpu
-  foretune checkpoints list outputs/train
-
-`foretune checkpoints COMMAND --help` shows the options of a command.
-""",
-)
-
-BUNDLE = Group(
-    "export, import or show tuned schedules as one file",
-    {
-        "export": Command("write schedules to a file", "inference.bundle.cli", "export", "bundle"),
-        "import": Command("add a bundle to a tuning database", "inference.bundle.cli", "import_", "bundle"),
-        "show": Command("print the contents of a bundle", "inference.bundle.cli", "show", "bundle"),
-    },
-    """\
-foretune bundle copies tuned schedules to other machines. A machine of the same kind uses them without
-measurements; other machines start their searches from them.
-
-{export}
-{import}
-{show}
-
-  foretune bundle export resnet18.zip network=resnet18
-  foretune bundle import resnet18.zip
-
-`foretune bundle COMMAND --help` shows the options of a command.
-""",
-)
-
-FORETUNE = Group(
-    "",
-    {
-        "generate": Command("measure programs of sampled tasks and store the records", "dataset.generate"),
-        "propose": Command("search for programs to measure next, with a cost model", "inference.propose"),
-        "dataset": DATASET,
-        "train": Command("train a cost model on a dataset", "training.train"),
-        "combine": Command("combine several checkpoints into an ensemble", "training.combine"),
-        "evaluate": Command("test a checkpoint on a dataset", "training.evaluate"),
-        "compare": Command("train several models on the same split and compare them", "training.compare"),
-        "finetune": Command("adapt a checkpoint to a new device", "training.finetune"),
-        "reinforce": Command(
-            "train an explorer that searches with a deep Q-network", "training.exploration.train"
-        ),
-        "checkpoints": CHECKPOINTS,
-        "pretune": Command(
-            *("write the fastest programs of datasets as start candidates", "inference.pretune"),
-            positional="dataset",
-            several=True,
-        ),
-        "advise": Command("measure cheap changes to the design of a network", "inference.advise"),
-        "inspect": Command("show the tasks and the expected tuning time", "inference.inspect"),
-        "tune": Command("tune a network, then compile, check and time it", "inference.tune"),
-        "bundle": BUNDLE,
-    },
-    """\
-Foretune tunes tensor programs with a pretrained cost model.
-
-Generate a dataset on your machine:   foretune generate dataset=data/mine tasks=200
-
-{generate}
-{propose}
-{dataset}
-
-Train a cost model on it:             foretune train dataset=data/mine
-
-{train}
-{combine}
-{evaluate}
-{compare}
-{finetune}
-{reinforce}
-{checkpoints}
-
-Tune a network with a cost model:     foretune tune network=resnet18
-
-{pretune}
-{advise}
-{inspect}
-{tune}
-{bundle}
-
-`foretune COMMAND --help` shows the options of a command, `foretune --version` the version. Tab completion:
-  eval "$(foretune -sc install=bash)"      in bash; in zsh, after `autoload -Uz bashcompinit; bashcompinit`
-  foretune -sc install=fish | source       in fish
-""",
-)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry of the command; exits with 1 for a finding, 2 for an error, 130 after Ctrl-C."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    print_any_character()
     with exits_cleanly():
-        if words[:1] == ["--version"]:
-            print(f"{PROGRAM} {__version__}")
-        elif words[:1] in (["-sc"], ["--shell-completion"]):
-            _complete(words)
-        else:
-            _dispatch(FORETUNE, [], words)
+        try:
+            if words == ["version"] or words[-1:] == ["--version"]:
+                print(f"{PROGRAM} {__version__}")
+            elif words[:1] in (["-sc"], ["--shell-completion"]):
+                from .completion import complete
+
+                complete(words, FORETUNE)
+            else:
+                _dispatch(FORETUNE, [], _with_help_last(words))
+        finally:
+            sys.stdout.flush()  # here, where a lost reader of the output is expected
+
+
+def _with_help_last(words: list[str]) -> Sequence[str]:
+    """The words, with --help in place of the word help: `help tune` and `tune help` are `tune --help`."""
+    if words[:1] == ["help"]:
+        return [*words[1:], "--help"]
+    return [*words[:-1], "--help"] if words[-1:] == ["help"] else words
 
 
 def _dispatch(group: Group, names: list[str], words: Sequence[str]) -> None:
     """Runs the command of `group` that `words` start with; `names` are the words before them."""
-    if not words or words[0] in ("--help", "-h"):
+    if not words or words[0] in ("--help", "-h", "--help-all"):
         lines = {name: f"  {name:12} {found.summary}" for name, found in group.commands.items()}
         print(group.overview.format(**lines), end="")
         return
@@ -209,23 +67,35 @@ def _dispatch(group: Group, names: list[str], words: Sequence[str]) -> None:
 
 
 def _unknown(name: str, program: Iterable[str], known: Iterable[str]) -> str:
-    similar = get_close_matches(name, known, n=1)
+    given = [*known]
+    if name.startswith("-"):
+        given = ["--help", "--version"]
+    similar = get_close_matches(name, given, n=1, cutoff=0.5)
     hint = f"did you mean {similar[0]}?" if similar else f"choose one of {', '.join(known)};"
     return f"{name!r} is no command of {' '.join(program)}: {hint} --help describes them"
 
 
 def _run(names: list[str], command: Command, words: Sequence[str]) -> None:
+    from .configuration import Validated, only_validated
     from .hydra_command import restore_log_levels, run_command
 
-    def job(config: DictConfig) -> int | None:
+    def job(config: DictConfig) -> Any:
         # Imported here, so that neither --help nor a wrong option waits for TVM or torch.
         with _without_collections():
             module: Any = import_module(f".{command.module}", __package__)
         restore_log_levels()
-        status: int | None = getattr(module, command.function)(config)
-        return status
+        return getattr(module, command.function)(config)
 
-    run_command("_".join(names), job, _with_option_names(command, words))
+    def check(config: DictConfig) -> None:
+        # Each job begins with the validation of its settings, which ends it here.
+        try:
+            with only_validated():
+                job(config)
+        except Validated as found:
+            module = sys.modules[f"{__package__}.{command.module}"]
+            getattr(module, "check", lambda settings: None)(found.settings)
+
+    run_command("_".join(names), job, _with_option_names(command, words), check)
 
 
 @contextmanager
@@ -249,32 +119,8 @@ def _with_option_names(command: Command, words: Sequence[str]) -> list[str]:
         return list(words)
     if not command.several:
         given = given[:1]
-    # Quoted, because paths may contain special characters of Hydra.
-    values = ",".join("'" + word.replace("'", r"\'") + "'" for word in given)
+    from .command_words import quoted
+
+    values = ",".join(map(quoted, given))  # paths may contain special characters of Hydra
     override = f"{command.positional}=[{values}]" if command.several else f"{command.positional}={values}"
     return [override, *words[len(given) :]]
-
-
-def _complete(words: list[str]) -> None:
-    """Answers Hydra's completion scripts, which know the options of a program but not its sub-commands."""
-    from .hydra_command import run_command
-
-    found: Command | Group = FORETUNE
-    names: list[str] = []
-    if any(word.startswith("query=") for word in words):
-        line = os.environ.get("COMP_LINE", "")
-        typed = line.split()[1:]
-        finished = typed if line.endswith(" ") else typed[:-1]
-        for word in finished:
-            if isinstance(found, Command):
-                break
-            if word not in found.commands:
-                return
-            found = found.commands[word]
-            names.append(word)
-        if isinstance(found, Group):
-            print("\n".join(found.commands))
-            return
-        rest = " ".join(typed[len(names) :])
-        os.environ["COMP_LINE"] = f"{PROGRAM} {rest}{' ' if rest and line.endswith(' ') else ''}"
-    run_command("_".join(names) or "tune", lambda _: None, words)

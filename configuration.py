@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, is_dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -12,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
 from .errors import UserError
+from .suggestions import option_names, similar_option
 
 Config = TypeVar("Config")
 
@@ -30,23 +32,47 @@ def from_hydra(config: DictConfig, schema: type[Config]) -> Config:
     _make_writable(merged, config)
     try:
         merged.merge_with(config)
-        return cast(Config, OmegaConf.to_object(merged))
+        settings = cast(Config, OmegaConf.to_object(merged))
     except MissingMandatoryValue as error:
         name = str(error).splitlines()[0].rpartition(" ")[2]
         raise ConfigError(f"{name} is missing: give it, as in {name}=VALUE") from error
     except ConfigKeyError as error:
-        raise unknown_option(str(error.full_key), error.parent_node or ()) from error
+        known = option_names(OmegaConf.to_container(OmegaConf.structured(schema)))
+        raise unknown_option(str(error.full_key), known) from error
     except OmegaConfBaseException as error:
         reason = (error.msg or str(error)).splitlines()[0]
         raise ConfigError(f"{error.full_key or 'configuration'}: {reason}") from error
+    if _ONLY_VALIDATED.get():
+        raise Validated(settings)
+    return settings
 
 
-def unknown_option(name: str, siblings: Iterable[Any]) -> ConfigError:
-    """Error for an option whose dotted `name` is not among `siblings`, the options of its group."""
-    parent, dot, own = name.rpartition(".")
-    similar = get_close_matches(own, map(str, siblings), n=1)
-    hint = f"did you mean {parent}{dot}{similar[0]}? " if similar else ""
-    return ConfigError(f"unknown option {name}: {hint}--help lists them all")
+_ONLY_VALIDATED = ContextVar("only_validated", default=False)
+
+
+class Validated(Exception):
+    """Ends a job whose settings are valid, inside `only_validated`; `settings` are the settings."""
+
+    def __init__(self, settings: Any) -> None:
+        super().__init__()
+        self.settings = settings
+
+
+@contextmanager
+def only_validated() -> Iterator[None]:
+    """Lets a job raise `Validated` as soon as it has validated its settings."""
+    token = _ONLY_VALIDATED.set(True)
+    try:
+        yield
+    finally:
+        _ONLY_VALIDATED.reset(token)
+
+
+def unknown_option(name: str, known: Iterable[str]) -> ConfigError:
+    """Error for an option whose dotted `name` is not among the `known` ones."""
+    similar = similar_option(name, known)
+    hint = f"did you mean {similar}? " if similar else ""
+    return ConfigError(f"unknown option {name}: {hint}--help-all lists them all")
 
 
 def as_json(settings: Any) -> Any:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
+import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn, TextIO
+
+from .wording import visible
 
 INTERRUPTED = 130
 """Exit status of a command that the user interrupted: shells return it for SIGINT."""
+
+NO_READER = 141
+"""Exit status of a command whose output nobody reads, as in `| head`: shells return it for SIGPIPE."""
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 """Environment variable of Hydra's; 1 asks for tracebacks."""
@@ -26,6 +35,8 @@ class UserError(Exception):
 def exits_cleanly() -> Iterator[None]:
     """Turns a `UserError` into one `error: ...` line on stderr and exit status 2, Ctrl-C into status 130.
 
+    A reader of the output that goes away, such as `head`, ends the command without a message.
+
     Works as a context and as a decorator. Under `@hydra.main` it must be the inner of the two: Hydra prints a
     traceback for every exception that reaches it. `HYDRA_FULL_ERROR=1` keeps the traceback.
     """
@@ -34,11 +45,57 @@ def exits_cleanly() -> Iterator[None]:
     except UserError as error:
         if shows_tracebacks():
             raise
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {visible(str(error))}", file=sys.stderr)
         raise SystemExit(2) from error
+    except BrokenPipeError:
+        if not _lost_reader():
+            raise  # a pipe to another process
+        end_without_reader()
     except KeyboardInterrupt as error:
         print("interrupted; the same command continues from the stored results", file=sys.stderr)
         raise SystemExit(INTERRUPTED) from error
+
+
+def end_without_reader() -> NoReturn:
+    """Ends the command quietly, after its output has lost its reader."""
+    # Python flushes the streams at its end; without this, it would report the lost reader once more.
+    silent = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        if _is_lost(stream):
+            os.dup2(silent, stream.fileno())
+    raise SystemExit(NO_READER) from None
+
+
+def _lost_reader() -> bool:
+    return _is_lost(sys.stdout) or _is_lost(sys.stderr)
+
+
+def _is_lost(stream: TextIO) -> bool:
+    """Whether a stream is a pipe whose other end is closed."""
+    try:
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    except (AttributeError, OSError, ValueError):  # Windows, or a stream without a file
+        return False
+
+
+_PLAIN = str.maketrans({"\N{HORIZONTAL ELLIPSIS}": "~", "\N{PLUS-MINUS SIGN}": "+-", "\N{EM DASH}": "-"})
+
+
+def print_any_character() -> None:
+    """Lets stdout and stderr print characters that their encoding lacks: in a plain form, or as an escape."""
+
+    def replaced(error: UnicodeError) -> tuple[str | bytes, int]:
+        if not isinstance(error, UnicodeEncodeError):
+            raise error
+        plain = error.object[error.start : error.end].translate(_PLAIN)
+        return plain.encode("ascii", "backslashreplace").decode("ascii"), error.end
+
+    codecs.register_error("foretune.plain", replaced)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="foretune.plain")
 
 
 def shows_tracebacks() -> bool:

@@ -8,60 +8,98 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any
 
 import hydra
+from hydra import compose, initialize_config_module
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from . import option_help
+from .command_words import FURTHER, checked_flags, with_quotes
 from .configuration import ConfigError, unknown_option
 from .errors import FULL_ERROR, exits_cleanly, shows_tracebacks
+from .suggestions import option_names
+from .sweep import RunOutcome, Sweep, check_runs
 
-FLAGS = (
-    *("help", "hydra-help", "version", "cfg", "resolve", "package", "run", "multirun", "shell-completion"),
-    *("config-path", "config-name", "config-dir", "experimental-rerun", "info"),
-)
-"""Hydra's long flags."""
+Job = Callable[[DictConfig], "int | RunOutcome | None"]
+"""Takes composed settings and returns the exit status, None for 0, or what a sweep compares."""
 
-Job = Callable[[DictConfig], int | None]
-"""Takes composed settings and returns the exit status, None for 0."""
+_CONF = "foretune.conf"
 
 
-def run_command(config_name: str, job: Job, words: Sequence[str]) -> None:
+def run_command(
+    config_name: str, job: Job, words: Sequence[str], check: Callable[[DictConfig], None] | None = None
+) -> None:
     """Composes conf/`config_name`.yaml with the overrides among `words`, and calls `job` with the result.
 
-    Hydra's flags, such as --help, --cfg and --multirun, work as in any application of Hydra.
+    Hydra's flags, such as --help, --cfg and --multirun, work as in any application of Hydra; --help-all shows
+    all options. Several runs start after `check` has accepted the settings of each, and end with a table.
 
     Raises:
       ConfigError: an option is unknown or cannot be read.
       SystemExit: `job` returned a status other than 0 or raised UserError.
     """
-    _refuse_dashes(words)
-    option_help.register()
+    words, flags = checked_flags(words, lambda: known_options(config_name))
+    words = with_quotes(words, config_name, multirun=flags.multirun)
+    option_help.register(everything=flags.help_all)
     full_error = shows_tracebacks()
+    sweep = Sweep()
     with _given_to_hydra(words) as composed:
 
         @exits_cleanly()
         def task(config: DictConfig) -> None:
             composed()
-            if status := job(config):
-                raise SystemExit(status)
+            if not flags.multirun:
+                found = job(config)
+                if status := found.status if isinstance(found, RunOutcome) else found:
+                    raise SystemExit(status)
+                return
+            with sweep.run() as run, exits_cleanly():
+                found = job(config)
+                run.outcome = found if isinstance(found, RunOutcome) else None
+                if status := found.status if isinstance(found, RunOutcome) else found:
+                    raise SystemExit(status)
 
-        main = hydra.main(version_base="1.3", config_path="pkg://foretune.conf", config_name=config_name)
+        main = hydra.main(version_base="1.3", config_path=f"pkg://{_CONF}", config_name=config_name)
         try:
+            if flags.multirun and check is not None:
+                check_runs(config_name, words, check)
             main(task)()
         except (HydraException, OmegaConfBaseException, OSError) as error:
             if full_error:
                 raise
-            raise ConfigError(_in_one_line(error)) from error
+            raise ConfigError(_in_one_line(error, config_name)) from error
+        finally:
+            if sweep.runs:
+                sweep.print()
+    if sweep.status:
+        raise SystemExit(sweep.status)
 
 
 def restore_log_levels() -> None:
     """Sets the levels of conf/hydra/job_logging again, which libraries change when they are imported."""
-    for name, settings in HydraConfig.get().job_logging.get("loggers", {}).items():
-        logging.getLogger(name).setLevel(settings.level)
+    if HydraConfig.initialized():
+        for name, settings in HydraConfig.get().job_logging.get("loggers", {}).items():
+            logging.getLogger(name).setLevel(settings.level)
+
+
+def known_options(config_name: str) -> list[str]:
+    """Names of all options of a command: dotted, or with slashes if they select presets."""
+    with initialize_config_module(_CONF, version_base="1.3"):
+        config = compose(config_name, return_hydra_config=True)
+        groups = [group for group in config.hydra.runtime.choices if not group.startswith("hydra")]
+        values = OmegaConf.to_container(config, resolve=False)
+        assert isinstance(values, dict)
+        del values["hydra"]
+        names = [*groups, *option_names(values)]
+        for name, (of, part) in FURTHER.get(config_name, {}).items():
+            further: Any = OmegaConf.to_container(compose(of), resolve=False)
+            names += [f"{name}.{option}" for option in option_names(further[part] if part else further)]
+    return names
 
 
 @contextmanager
@@ -86,15 +124,7 @@ def _given_to_hydra(words: Sequence[str]) -> Iterator[Callable[[], None]]:
         end()
 
 
-def _refuse_dashes(words: Sequence[str]) -> None:
-    for word in words:
-        name = word.removeprefix("--").partition("=")[0]
-        if word.startswith("--") and not any(flag.startswith(name) for flag in FLAGS):
-            option = name.replace("-", "_")
-            raise ConfigError(f"{word}: options are written without dashes, as in {option}=VALUE")
-
-
-def _in_one_line(error: Exception) -> str:
+def _in_one_line(error: Exception, config_name: str) -> str:
     """Message for the user from an error of Hydra's."""
     if isinstance(error, OverrideParseException):
         # A line before it may name the override, those after it link to Hydra's documentation.
@@ -102,8 +132,9 @@ def _in_one_line(error: Exception) -> str:
         return f"{error.override}: {reason}; options are written NAME=VALUE, special characters in quotes"
     if isinstance(error, MissingConfigException) and error.options is not None:
         group, _, preset = str(error.missing_cfg_file).rpartition("/")
-        return f"{group}={preset} is unknown: choose one of {', '.join(error.options)}"
+        similar = get_close_matches(preset, error.options, n=1, cutoff=0.7)
+        hint = f"did you mean {group}={similar[0]}? " if similar else ""
+        return f"{group}={preset} is unknown: {hint}choose one of {', '.join(error.options)}"
     if not_there := re.match(r"Could not override '([^']*)'", str(error)):
-        key = getattr(error.__cause__, "full_key", None) or not_there[1]
-        return str(unknown_option(key, getattr(error.__cause__, "parent_node", None) or ()))
+        return str(unknown_option(not_there[1], known_options(config_name)))
     return " ".join(f"{error} {error.__cause__ or ''}".split())

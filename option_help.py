@@ -1,15 +1,17 @@
-"""Options for --help: the composed values, each under the comment that its YAML file has for it.
+"""Text of --help and --help-all: the composed values, each with the comment that its YAML file has for it.
 
-conf/hydra/help/foretune.yaml inserts both texts by the resolvers `foretune.presets` and `foretune.options`.
+conf/hydra/help/foretune.yaml inserts the text by the resolver `foretune.help`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from textwrap import indent
+from textwrap import fill, indent, wrap
 from typing import Any
 
 import yaml
@@ -19,7 +21,21 @@ from hydra.core.object_type import ObjectType
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from .wording import capitalised
+
 _HYDRA = "hydra"
+
+_COMMON = "Options of --help:"
+"""Comment at the top of a command's file, before the names of its most used options and groups."""
+
+_MOST_EXAMPLES = 6
+_MEANING_AT = 26
+"""Column in which the meanings of options start."""
+
+_FOOTER = (
+    "An option is set by its dotted name, as in seed=1 or search.top_k=64; options that show ??? must be "
+    "set. --multirun runs every combination of a=1,2 b=3,4, and --cfg job prints the settings."
+)
 
 
 @dataclass
@@ -96,12 +112,23 @@ class Comments:
 
 def options_text(config: DictConfig) -> str:
     """The options of a command as YAML with comments, those of its groups last."""
+    values = _values(config)
+    groups = {group.partition("/")[0] for group in _groups(config)}
+    own_first = sorted(values, key=lambda name: name in groups)
+    return "\n".join(_lines({name: values[name] for name in own_first}, Comments.of(config), ""))
+
+
+def _values(config: DictConfig) -> dict[Any, Any]:
     values = OmegaConf.to_container(config, resolve=False)
     assert isinstance(values, dict)
     del values[_HYDRA]
-    groups = {group.partition("/")[0] for group in config.hydra.runtime.choices}
-    own_first = sorted(values, key=lambda name: name in groups)
-    return "\n".join(_lines({name: values[name] for name in own_first}, Comments.of(config), ""))
+    return values
+
+
+def _groups(config: DictConfig) -> dict[str, str]:
+    """The chosen preset of each group of a command."""
+    choices = config.hydra.runtime.choices
+    return {group: preset for group, preset in choices.items() if group.partition("/")[0] != _HYDRA}
 
 
 def _lines(values: dict[Any, Any], comments: Comments, parent: str) -> Iterator[str]:
@@ -123,24 +150,91 @@ def _value(value: Any) -> str:
 
 
 def presets_text(config: DictConfig) -> str:
-    """The groups of a command with their presets, each with the first line of its file; empty without any."""
+    """The groups of a command with their presets, each with the first sentence of its file."""
     loader = _loader()
     groups = []
-    for group, chosen in config.hydra.runtime.choices.items():
-        if group.partition("/")[0] == _HYDRA:
-            continue
+    for group, chosen in _groups(config).items():
         presets = loader.get_group_options(group, ObjectType.CONFIG)
         if len(presets) < 2:
             continue
         width = max(map(len, presets))
         lines = []
         for preset in presets:
-            meaning = FileComments.of(_text(loader, f"{group}/{preset}")).head[:1]
-            lines.append(f"{'*' if preset == chosen else ' '} {preset:{width}}  {''.join(meaning)}".rstrip())
+            meaning = first_sentence(FileComments.of(_text(loader, f"{group}/{preset}")).head)
+            lines.append(f"{'*' if preset == chosen else ' '} {preset:{width}}  {meaning}".rstrip())
         groups.append(f"{group}\n{indent(chr(10).join(lines), '  ')}")
     if not groups:
         return ""
     return "\n".join(["Presets, as in GROUP=PRESET (* is chosen):\n", *groups, ""])
+
+
+def first_sentence(lines: Sequence[str]) -> str:
+    """The first sentence of a comment, with a capital letter and a full stop."""
+    sentence = re.split(r"(?<=[^.][.])\s", " ".join(" ".join(lines).split()), maxsplit=1)[0]
+    return capitalised(sentence.rstrip(".")) + "." if sentence else ""
+
+
+def short_text(config: DictConfig) -> str:
+    """Help of a command on one page: what it does, examples, and its most used options."""
+    width = min(max(shutil.get_terminal_size().columns, 60), 100)
+    prose, examples = _split_header(config.hydra.help.header)
+    options = _common(config)
+    hidden = len(leaves(_values(config))) - len(options)
+    parts = [fill(prose, width), "", *examples[:_MOST_EXAMPLES], "", "Options and their values:", ""]
+    for name, (value, meaning) in options.items():
+        parts += _entry(f"{name}={value}", meaning, width)
+    more = "--help-all shows all options and presets" if hidden > 0 or _has_presets(config) else ""
+    if more:
+        parts += ["", fill(f"{more}. {_FOOTER}", width)]
+    return "\n".join(parts)
+
+
+def leaves(values: Any, parent: str = "") -> list[str]:
+    """Dotted names of the options that have no options of their own."""
+    if not isinstance(values, dict) or not values:
+        return [parent.removesuffix(".")]
+    return [name for key, value in values.items() for name in leaves(value, f"{parent}{key}.")]
+
+
+def _has_presets(config: DictConfig) -> bool:
+    return any(len(_loader().get_group_options(group, ObjectType.CONFIG)) > 1 for group in _groups(config))
+
+
+def _common(config: DictConfig) -> dict[str, tuple[str, str]]:
+    """Value and meaning of the options that the file of a command lists, or of all without a list."""
+    head = " ".join(FileComments.of(_text(_loader(), config.hydra.job.config_name)).head)
+    comments, values, groups = Comments.of(config), _values(config), _groups(config)
+    listed = head.partition(_COMMON)[2].split()
+    found = {}
+    for name in listed or leaves(values):
+        if name in groups:
+            presets = _loader().get_group_options(name, ObjectType.CONFIG)
+            found[name] = groups[name], f"Presets: {', '.join(presets)}."
+            continue
+        value: Any = values
+        for part in name.split("."):
+            value = value[part]
+        beside = comments.beside.get(name)
+        text = first_sentence([beside] if beside else comments.above.get(name, []))
+        found[name] = _value(value).replace(", ", ","), text
+    return found
+
+
+def _entry(option: str, meaning: str, width: int) -> list[str]:
+    """An option with its meaning next to it, or below it if it is long."""
+    first, *rest = wrap(meaning, width - _MEANING_AT, break_on_hyphens=False) or [""]
+    margin = " " * _MEANING_AT
+    lines = [f"  {option}", f"{margin}{first}"]
+    if len(option) + 3 < _MEANING_AT:
+        lines = [f"  {option}".ljust(_MEANING_AT) + first]
+    return [*lines, *(f"{margin}{line}" for line in rest)]
+
+
+def _split_header(header: str) -> tuple[str, list[str]]:
+    """The sentences of a header, and the lines of its examples."""
+    lines = header.splitlines()
+    first = next((number for number, line in enumerate(lines) if line.startswith("  ")), len(lines))
+    return " ".join(line for line in lines[:first] if line), lines[first:]
 
 
 def _loader() -> ConfigLoader:
@@ -158,12 +252,23 @@ def _text(loader: ConfigLoader, config: str) -> str:
     return ""
 
 
-def register() -> None:
-    """Registers the resolvers of the help template."""
-    for name, text in (("presets", presets_text), ("options", options_text)):
-        OmegaConf.register_new_resolver(
-            f"foretune.{name}",
-            # Hydra fills the template in with `string.Template`, to which a dollar is a placeholder.
-            lambda *, _root_, text=text: text(_root_).replace("$", "$$"),
-            replace=True,
+def register(everything: bool) -> None:
+    """Registers the resolver of the help template, for all options or the most used ones."""
+
+    def text(*, _root_: DictConfig) -> str:
+        if not everything:
+            return short_text(_root_)
+        parts = (
+            _root_.hydra.help.header,
+            presets_text(_root_),
+            "Options and their values:\n",
+            options_text(_root_),
         )
+        return "\n".join(part for part in (*parts, "", _root_.hydra.help.footer) if part is not None)
+
+    OmegaConf.register_new_resolver(
+        "foretune.help",
+        # Hydra fills the template in with `string.Template`, to which a dollar is a placeholder.
+        lambda *, _root_: text(_root_=_root_).replace("$", "$$"),
+        replace=True,
+    )

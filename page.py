@@ -5,7 +5,7 @@ A part without content (a table without rows, a list without facts) is left out 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -76,6 +76,8 @@ class Column:
     """Whether a terminal shows the column."""
     drop: int = 0
     """Narrow terminals leave out the columns with the lowest positive figure first; 0 for never."""
+    whole: bool = False
+    """Whether the cells are identifiers or paths, which users copy and a terminal never cuts."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,10 @@ class Table:
     """Values by which a page can sort the rows; without them it cannot."""
     folded: bool = False
     """Whether a page shows the title only until a click."""
+    bold: Collection[tuple[int, int]] = ()
+    """Cells that a terminal emphasises, as (row, column)."""
+    rules: Collection[int] = ()
+    """Rows after which a terminal draws a line."""
 
     def __bool__(self) -> bool:
         return bool(self.rows)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import shlex
 from collections.abc import Sequence
 
 MISSING = "-"
@@ -33,7 +35,8 @@ def signed_ms(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """14.3 s, 2 min 05 s, 1 h 07 min"""
+    """14.3 s, 2 min 05 s, 1 h 07 min; an estimate below 0 is 0."""
+    seconds = max(seconds, 0.0)
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -49,8 +52,28 @@ def counted(number: float, noun: str, plural: str = "") -> str:
 
 
 def part_of(number: float, whole: float, noun: str, plural: str = "") -> str:
-    """A part of a number of things: 1 of 3 tasks, 0 of 1 task."""
-    return f"{number:,.0f} of {counted(whole, noun, plural)}"
+    """A part of a number of things: 2 of 3 tasks, none of 3 tasks, no task of one, no tasks of none."""
+    if not round(number) and round(whole) < 2:
+        return f"no {noun}" if round(whole) else counted(0, noun, plural)
+    some = f"{number:,.0f}" if round(number) else "none"
+    return f"{some} of {counted(whole, noun, plural)}"
+
+
+def visible(text: str) -> str:
+    """The text without characters that control a terminal; newlines and tabs stay.
+
+    Names come from networks and datasets of other people. Their escape codes could recolour the terminal,
+    move its cursor, or reverse the order of the letters.
+    """
+    return _CONTROLS.sub("", text)
+
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def shell_command(*words: object) -> str:
+    """A command for a POSIX shell, with quotes around words that need them."""
+    return shlex.join(str(word) for word in words)
 
 
 def verb(number: float, one: str, several: str) -> str:

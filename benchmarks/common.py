@@ -23,7 +23,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -52,13 +51,19 @@ _FAMILIES = {"23": "zen2", "26": "zen5"}
 T = TypeVar("T")
 
 
-def argument_parser(package: ModuleType) -> argparse.ArgumentParser:
-    """Parser of `python -m PACKAGE`, whose help begins with the package's docstring."""
-    return argparse.ArgumentParser(
-        prog=f"python -m {package.__name__}",
-        description=package.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
+def argument_parser(module: str, *, out: bool = True) -> argparse.ArgumentParser:
+    """Parser of a benchmark, whose help begins with the docstring of its main module, given by `__name__`.
+
+    With `out`, it has the option `--out`, the folder of results.
+    """
+    main = sys.modules[module]
+    name = main.__spec__.name.removesuffix(".__main__") if main.__spec__ else module
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {name}", description=main.__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
+    if out:
+        parser.add_argument("--out", type=Path, default=RESULTS, help="(%(default)s)")
+    return parser
 
 
 # Where and when a result was measured.
@@ -137,7 +142,7 @@ def write_result(
         notes: one sentence with facts that the manifest does not contain otherwise.
         checkouts: for a comparison of commits, the folder of each by its name in the result.
 
-    Returns the folder.
+    Prints and returns the folder.
     """
     described = dict(hardware) if isinstance(hardware, Mapping) else asdict(hardware)
     machine = machine_name(described)
@@ -161,6 +166,7 @@ def write_result(
     folder = result_folder(results, benchmark, machine, variant)
     write_json(folder / "result.json", result)
     write_json(folder / "manifest.json", manifest)
+    print(f"wrote {folder}")
     return folder
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from foretune.errors import UserError
 
 from .checkouts import cause_of, commit_of
-from .common import RESULTS, ROOT, Start, kept_run, machine_name, read_json, result_folder, write_result
+from .common import ROOT, Start, kept_run, machine_name, read_json, result_folder, write_result
 from .networks.runs import DisturbedError
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ def add_options(parser: argparse.ArgumentParser, folder: str, minutes: str, *, e
     if extends:
         add("--extend", action="store_true", help="add to the committed result of this machine")
     add("--runs-in", type=Path, default=Path(folder), help="(%(default)s)")
-    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
 
 
 class KeptRuns:

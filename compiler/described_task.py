@@ -10,7 +10,7 @@ from .tvm_compat import workload_hash
 
 
 def described_task(mod: tvm.IRModule, name: str = "", weight: int = 1, source: str = "operator") -> Task:
-    """The task of an unscheduled `main`, whose operator and settings are read from it.
+    """The task of an unscheduled module, whose operator and settings are read from it.
 
     Without a `name` the task is named after its operator and its workload hash.
     """

@@ -57,6 +57,8 @@ class Instruction:
     """Whether operands are tiles of two dimensions, as those of AMX."""
     shifts: bool = False
     """Whether the instruction reads unsigned data, so that signed data is shifted by 128."""
+    widens: bool = False
+    """Whether the instruction adds products of 16 bits in pairs, so that 8-bit operands are widened."""
 
     @property
     def types(self) -> tuple[str, str, str]:
@@ -68,6 +70,25 @@ class Instruction:
         """Bytes of the data that one accumulator takes at once."""
         return self.step * data_type(self.data).bytes
 
+    def most_rows(self, vectors: int) -> int:
+        """Rows of a register tile at most, of `vectors` vectors each, with the operands in registers as well.
+
+        Operands are the weights of all vectors, and a word of data. Widened ones have two halves each. A
+        product is then a vector of its own before it is added, and one vector is a mask.
+        """
+        operands = 2 * vectors + 4 if self.widens else vectors + 1
+        return (self.registers - operands) // vectors
+
+    def work(self, rows: int, vectors: int) -> float:
+        """Multiply-adds, and what takes as long, of one step of a register tile.
+
+        Widened operands need two products and two sums for each vector of the tile, two instructions for each
+        word of data, and three for each vector of weights. Most of these run in any of four vector units, of
+        which two multiply: four instructions count as two multiply-adds.
+        """
+        products = rows * vectors
+        return 2 * products + rows + 1.5 * vectors if self.widens else products
+
 
 _F32 = ("float32", "float32", "float32")
 _F16 = ("float16", "float16", "float16")
@@ -77,6 +98,7 @@ _S8S8 = ("int8", "int8", "int32")
 _AMX_BF16, _AMX_INT8 = ("amx-tile", "amx-bf16"), ("amx-tile", "amx-int8")
 _DPBF16 = "llvm.x86.avx512bf16.dpbf16ps.512"
 _VNNI_512, _VNNI_256 = "llvm.x86.avx512.vpdpbusd.512", "llvm.x86.avx512.vpdpbusd.256"
+_MADD_512, _MADD_256 = "llvm.x86.avx512.pmaddw.d.512", "llvm.x86.avx2.pmadd.wd"
 
 INSTRUCTIONS: tuple[Instruction, ...] = (
     Instruction("amx_bf16", _AMX_BF16, *_BF16, 16, 2, 8, "llvm.x86.tdpbf16ps", tiles=True),
@@ -87,6 +109,10 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
     Instruction("avx512_vnni_s8s8", ("avx512vnni",), *_S8S8, 16, 4, 32, _VNNI_512, shifts=True),
     Instruction("avx_vnni_u8s8", ("avxvnni",), *_U8S8, 8, 4, 16, _VNNI_256),
     Instruction("avx_vnni_s8s8", ("avxvnni",), *_S8S8, 8, 4, 16, _VNNI_256, shifts=True),
+    Instruction("avx512_madd_u8s8", ("avx512bw",), *_U8S8, 16, 4, 32, _MADD_512, widens=True),
+    Instruction("avx512_madd_s8s8", ("avx512bw",), *_S8S8, 16, 4, 32, _MADD_512, widens=True),
+    Instruction("avx2_madd_u8s8", ("avx2",), *_U8S8, 8, 4, 16, _MADD_256, widens=True),
+    Instruction("avx2_madd_s8s8", ("avx2",), *_S8S8, 8, 4, 16, _MADD_256, widens=True),
     Instruction("avx512_fp16_fma", ("avx512fp16",), *_F16, 32, 1, 32, "llvm.fma.v32f16"),
     Instruction("avx512_fma", ("avx512f",), *_F32, 16, 1, 32, "llvm.fma.v16f32"),
     Instruction("avx2_fma", ("avx2", "fma"), *_F32, 8, 1, 16, "llvm.fma.v8f32"),

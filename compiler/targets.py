@@ -80,8 +80,13 @@ class TargetTraits:
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
-        """Multiply-adds, the fastest of each data type first."""
-        return tuple(one for one in INSTRUCTIONS if self.has(one.features))
+        """Multiply-adds, the fastest of each data type first.
+
+        Those that widen their operands are left out if another one has their types: they are slower.
+        """
+        found = [one for one in INSTRUCTIONS if self.has(one.features)]
+        direct = {one.types for one in found if not one.widens}
+        return tuple(one for one in found if not (one.widens and one.types in direct))
 
     @property
     def tile_registers(self) -> int:

@@ -38,7 +38,7 @@ class Task:
 
     name: str
     mod: tvm.IRModule
-    """A module with one PrimFunc, `main`, not scheduled."""
+    """A module with one PrimFunc, not scheduled; the function is `main` except inside stock tuning."""
     weight: int
     """Calls in one inference of the network, 0 for a task outside it; 1 for a sampled operator."""
     source: str

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
-from rich.console import Console
-from rich.markup import escape
 
 from ..configuration import ConfigError, from_hydra
-from ..terminal import print_facts, print_table
+from ..terminal import CommandConsole, print_facts, print_table, say, short_path
 from ..wording import counted, verb
 from .records.store import RecordStore
 
@@ -101,13 +99,13 @@ def inspect(config: DictConfig) -> int:
     from .records.datasheet.overview import read_overview
 
     settings = from_hydra(config, DatasetInspectConfig)
-    console = Console()
+    console = CommandConsole()
     overview = read_overview(RecordStore(settings.dataset))
     print_facts(facts(overview), console)
     for table in [tasks_section(overview)] if settings.tasks else sections(overview):
         print_table(table, console)
     for bad in overview.bad_shards:
-        console.print(f"[yellow]{escape(str(bad.path))}: damaged, {escape(bad.reason)}; not counted")
+        say(console, f"{short_path(bad.path)}: damaged, {bad.reason}; not counted", "yellow")
     return 0
 
 
@@ -116,14 +114,14 @@ def verify(config: DictConfig) -> int:
     from .records.verification import problems
 
     settings = from_hydra(config, DatasetVerifyConfig)
-    console = Console()
+    console = CommandConsole()
     store = RecordStore(settings.dataset).require()
     found = list(problems(store, settings.replay))
     for problem in found:
-        console.print(f"[red]{escape(problem)}", soft_wrap=True)
+        say(console, problem, "red")
     records, tasks = len(store.columns("round")), len(store.tasks())
     verdict = counted(len(found), "problem") if found else "all is well"
-    console.print(f"{counted(tasks, 'task')} and {counted(records, 'record')}; {verdict}")
+    say(console, f"{counted(tasks, 'task')} and {counted(records, 'record')}; {verdict}")
     return 1 if found else 0
 
 
@@ -132,7 +130,7 @@ def merge(config: DictConfig) -> int:
     from .records.merge import merge_datasets
 
     settings = from_hydra(config, DatasetMergeConfig)
-    console = Console()
+    console = CommandConsole()
     target = RecordStore(settings.into)
     counts = merge_datasets(
         [RecordStore(folder) for folder in settings.dataset], target, skip_damaged=settings.skip_damaged
@@ -140,7 +138,7 @@ def merge(config: DictConfig) -> int:
     records, tasks = counted(counts.records, "record"), counted(counts.tasks, "task")
     known = f"{counted(counts.known, 'record')} {verb(counts.known, 'was', 'were')} known"
     devices = counted(counts.devices, "device")
-    console.print(f"{escape(str(settings.into))}: {records}, {tasks} and {devices} added; {known}")
+    say(console, f"{settings.into}: {records}, {tasks} and {devices} added; {known}")
     return 0
 
 
@@ -149,41 +147,42 @@ def import_(config: DictConfig) -> int:
     from .records.exchange import import_database
 
     settings = from_hydra(config, DatasetImportConfig)
-    console = Console()
+    console = CommandConsole()
     store = RecordStore(settings.into)
     counts = import_database(
         settings.database,
         store,
         hardware=settings.hardware,
         target=settings.target,
-        warn=lambda text: console.print(f"[yellow]{escape(text)}", soft_wrap=True),
+        warn=lambda text: say(console, text, "yellow"),
     )
     devices = ", ".join(hardware.name for hardware in store.hardware().values())
-    console.print(
-        f"{escape(str(settings.into))}: {counts.added} records added, {counts.known} known, "
-        f"{counts.left_out} left out; its devices: {escape(devices)}"
-    )
+    parts = [f"{counted(counts.added, 'record')} added"]
+    parts += [f"{counts.known:,} known"] if counts.known else []
+    parts += [f"{counts.left_out:,} left out"] if counts.left_out else []
+    say(console, f"{settings.into}: {', '.join(parts)}; its devices: {devices}")
     return 0 if counts.added + counts.known else 1
 
 
 def export(config: DictConfig) -> int:
     """Writes a dataset as MetaSchedule databases."""
-    from .records.exchange import export_database
+    from .records.database_export import export_database
 
     settings = from_hydra(config, DatasetExportConfig)
-    console = Console()
+    console = CommandConsole()
     exported = export_database(
         RecordStore(settings.dataset).require(),
         settings.into,
         tasks=settings.tasks,
         top=settings.top,
-        warn=lambda text: console.print(f"[yellow]{escape(text)}", soft_wrap=True),
+        warn=lambda text: say(console, text, "yellow"),
     )
     for database in exported:
-        console.print(
-            f"{escape(str(database.folder))}: {database.records} records of {database.tasks} tasks, target "
-            f"{escape(database.target)}, device {database.hardware_id}",
-            soft_wrap=True,
+        records, tasks = counted(database.records, "record"), counted(database.tasks, "task")
+        say(
+            console,
+            f"{database.folder}: {records} of {tasks}, target {database.target}, device "
+            f"{database.hardware_id}",
         )
     return 0
 
@@ -193,9 +192,9 @@ def datasheet(config: DictConfig) -> int:
     from .records.datasheet.write import write_datasheet
 
     settings = from_hydra(config, DatasheetConfig)
-    console = Console()
+    console = CommandConsole()
     path = write_datasheet(RecordStore(settings.dataset), label_noise=settings.label_noise)
-    console.print(f"wrote {escape(str(path))} and {path.with_suffix('.html').name}", soft_wrap=True)
+    say(console, f"wrote {path} and {path.with_suffix('.html').name}")
     return 0
 
 

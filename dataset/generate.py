@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from omegaconf import DictConfig
@@ -19,22 +20,22 @@ from ..compiler.task import Task
 from ..compiler.tvm_compat import parse_target, target_to_json
 from ..configuration import from_hydra
 from ..errors import INTERRUPTED
+from ..sweep import RunOutcome
+from ..terminal import CommandConsole, say
 from .generation.config import GenerateConfig
 from .generation.core_use import CoreUse
-from .generation.crew import plan_crew
-from .generation.device_workers import run_device_workers
+from .generation.crew import EarlyEnd, give_up_queue, plan_crew, run_device_workers
 from .generation.earlier_records import EarlierRecords
-from .generation.ending import EarlyEnd, give_up_queue
 from .generation.generation import Generation
 from .generation.network_tasks import tasks_of_networks
-from .generation.progress import GenerateProgress, announced
+from .generation.progress import GenerateProgress
 from .generation.runs import store_run
 from .generation.samplers import make_samplers
-from .generation.self_check import check_measurement
 from .generation.summary import GenerateSummary, print_summary
-from .generation.testbed import Testbed
+from .generation.testbed import Testbed, check_measurement
 from .generation.throughput import GenerationClock
 from .measure import WorkerPool, make_executor
+from .measure.executors.base import Executor
 from .measure.worker.memory_counters import uncounted_reason
 from .records.datasheet.write import write_datasheet
 from .records.network_weights import NetworkWeights, merged_networks, read_networks, write_networks
@@ -46,21 +47,21 @@ from .sampling.tasks import sample_tasks
 
 def run(config: GenerateConfig, console: Console | None = None) -> GenerateSummary:
     """Generate the dataset; may be interrupted and called again. Raises UserError."""
-    console = console or Console()
+    console = console or CommandConsole()
     started = time.monotonic()
-    ending = EarlyEnd(started + 60 * config.minutes if config.minutes else math.inf)
+    ending = EarlyEnd(started + config.budget_s if config.budget_s else math.inf)
     target = parse_target(config.target)
     database = _check_program_sampling(config, console)
     store = RecordStore(config.dataset)
     networks: NetworkWeights = {}
     of_networks: list[Task] = []
     if config.networks:
-        with announced(console, "extracting the tasks of the networks"):
+        with console.status("extracting the tasks of the networks"):
             of_networks, networks = tasks_of_networks(config.networks, target, config.lowering)
     clock = GenerationClock()
     with ExitStack() as opened:
         opened.enter_context(store.writing())
-        with announced(console, f"opening the devices of executor={config.executor.kind}"):
+        with console.status(f"opening the devices of executor={config.executor.kind}"):
             executor = opened.enter_context(
                 make_executor(config.executor, target, config.measure, config.workers)
             )
@@ -68,19 +69,10 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
         samplers = opened.enter_context(make_samplers(crew.samplers, config, target, clock, ending.is_due))
         if crew.pauses and isinstance(executor, WorkerPool):
             executor.timing_context = samplers.paused
-        if config.self_check:
-            with announced(console, "checking the measurement of a small task"):
-                check_measurement(executor, target)
-        testbed = Testbed(executor, target, config.noise, clock)
-        for bad in store.set_aside_bad_shards():
-            console.print(f"[yellow]set aside {bad.path.name}: {bad.reason}; its records are measured again")
-        store.put_hardware(testbed.hardware)
-        with announced(console, "sampling tasks"):
+        testbed = _testbed(config, executor, store, clock, console)
+        with console.status("sampling tasks"):
             tasks = of_networks or _tasks(config, target, database)
-        if networks:
-            write_networks(store, merged_networks([read_networks(store.folder), networks], store.folder))
-        known = {row.workload_hash for row in store.tasks()}
-        store.append_tasks([task_row(task) for task in tasks if task.workload_hash not in known])
+        _store_tasks(store, tasks, networks)
         earlier = EarlierRecords(
             store,
             [task.workload_hash for task in tasks],
@@ -88,7 +80,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
             target_to_json(target),
             enough=config.records_per_task,
         )
-        with announced(console, f"starting {crew.samplers} processes that propose programs"):
+        with console.status(f"starting {crew.samplers} processes that propose programs"):
             samplers.wait_ready()
         use = CoreUse(lambda: {**executor.stage_pids, "sampling": samplers.pids})
         progress = GenerateProgress(
@@ -101,33 +93,73 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
         )
         traces = database.traces if database else {}
         generation = Generation(config, store, testbed, samplers, earlier, progress, ending.deadline, traces)
-        summary = generation.summary
-
-        def interrupted() -> None:
-            progress.interrupted()
-            ending.stop.set()
-            give_up_queue(executor)
-
-        try:
-            with progress, ending.applied_to(executor):
-                devices = list(range(executor.devices)) * crew.tasks
-                run_device_workers(tasks, devices, generation.run_task, interrupted, ending.stop)
-        except KeyboardInterrupt:
-            summary.interrupted = True
+        summary = _generate(tasks, generation, progress, executor, ending, crew.tasks)
         summary.used(clock, use, executor.devices)
         store_run(store, summary)
         if not summary.interrupted:
-            store.compact()
-            if config.datasheet and summary.total_records:
-                with announced(console, "writing the datasheet"):
-                    datasheet = write_datasheet(store)
-                console.print(f"wrote {datasheet}", highlight=False, soft_wrap=True)
+            _complete(store, console, with_datasheet=config.datasheet and summary.total_records > 0)
     if config.executor.kind == "local" and is_cpu(target):
         summary.uncounted_reason = uncounted_reason()
     summary.repeated = testbed.repeated
     summary.seconds = time.monotonic() - started
     print_summary(summary, config.dataset, console)
     return summary
+
+
+def _testbed(
+    config: GenerateConfig, executor: Executor, store: RecordStore, clock: GenerationClock, console: Console
+) -> Testbed:
+    """Check the measurement, and store the description of the device."""
+    target = parse_target(config.target)
+    if config.self_check:
+        with console.status("checking the measurement of a small task"):
+            check_measurement(executor, target)
+    testbed = Testbed(executor, target, config.noise, clock)
+    for bad in store.set_aside_bad_shards():
+        say(console, f"set aside {bad.path.name}: {bad.reason}; its records are measured again", "yellow")
+    store.put_hardware(testbed.hardware)
+    return testbed
+
+
+def _store_tasks(store: RecordStore, tasks: Sequence[Task], networks: NetworkWeights) -> None:
+    """Write the tasks that are new to the dataset, and the weights of networks."""
+    if networks:
+        write_networks(store, merged_networks([read_networks(store.folder), networks], store.folder))
+    known = {row.workload_hash for row in store.tasks()}
+    store.append_tasks([task_row(task) for task in tasks if task.workload_hash not in known])
+
+
+def _generate(
+    tasks: Sequence[Task],
+    generation: Generation,
+    progress: GenerateProgress,
+    executor: Executor,
+    ending: EarlyEnd,
+    tasks_per_device: int,
+) -> GenerateSummary:
+    """Measure all tasks, several at a time on each device, until the end or an interruption."""
+
+    def interrupted() -> None:
+        progress.interrupted()
+        ending.stop.set()
+        give_up_queue(executor)
+
+    try:
+        with progress, ending.applied_to(executor):
+            devices = list(range(executor.devices)) * tasks_per_device
+            run_device_workers(tasks, devices, generation.run_task, interrupted, ending.stop)
+    except KeyboardInterrupt:
+        generation.summary.interrupted = True
+    return generation.summary
+
+
+def _complete(store: RecordStore, console: Console, *, with_datasheet: bool) -> None:
+    """Compact a dataset whose run was not interrupted, and describe it."""
+    store.compact()
+    if with_datasheet:
+        with console.status("writing the datasheet"):
+            datasheet = write_datasheet(store)
+        say(console, f"wrote {datasheet}")
 
 
 def _check_program_sampling(config: GenerateConfig, console: Console) -> DatabaseTasks | None:
@@ -137,7 +169,7 @@ def _check_program_sampling(config: GenerateConfig, console: Console) -> Databas
         make_scorer(sampling.scorer, config.per_round, sampling.checkpoint_scorer)
     if sampling.sampler != "database" or sampling.database is None:
         return None
-    with announced(console, f"reading the programs of {sampling.database}"):
+    with console.status(f"reading the programs of {sampling.database}"):
         return DatabaseTasks(sampling.database)
 
 
@@ -152,6 +184,8 @@ def _tasks(config: GenerateConfig, target: Target, database: DatabaseTasks | Non
     return sample_tasks(n=config.tasks, seed=config.seed, **given)
 
 
-def main(config: DictConfig) -> int:
-    """Entry point of `foretune generate`; returns the exit status."""
-    return INTERRUPTED if run(from_hydra(config, GenerateConfig)).interrupted else 0
+def main(config: DictConfig) -> RunOutcome:
+    """Entry point of `foretune generate`; several runs are compared by their rate."""
+    summary = run(from_hydra(config, GenerateConfig))
+    status = INTERRUPTED if summary.interrupted else 0
+    return RunOutcome("records per minute", summary.records_per_minute, status=status)

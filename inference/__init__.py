@@ -11,7 +11,8 @@ There are three ways to use it, from the smallest to the largest part of Foretun
 The search has four interfaces for extensions: `strategies.base.Strategy`, `starts.base.StartSource`,
 `spaces.base.DesignSpace` and `planners.base.TaskPlanner`.
 
-`load` runs an exported network with the threads that it was tuned for.
+`this_machine` is the target of this machine's CPU or GPU. `load` runs an exported network with the threads
+that it was tuned for.
 
 A process that compiles from such a database calls `improve_code` to generate the measured code. If records of
 the database use templates of Foretune, the process also calls `register_intrinsics` with the text of these
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # types for users; `MODULES` below does the imports
     from ..compiler.codegen.passes import improve_code as improve_code
     from ..compiler.templates.cpu.intrinsics.registry import register_intrinsics as register_intrinsics
+    from ..compiler.tvm_compat.targets import this_machine as this_machine
     from .api import tune_network as tune_network
     from .api import tune_tasks as tune_tasks
     from .bundle.exporting import export_bundle as export_bundle
@@ -58,6 +60,7 @@ MODULES = {
     "prepare_builder": "plugins.builder",
     "read_bundle": "bundle.format",
     "register_intrinsics": ".compiler.templates.cpu.intrinsics.registry",
+    "this_machine": ".compiler.tvm_compat.targets",
     "tune_network": "api",
     "tune_tasks": "api",
 }

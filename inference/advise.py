@@ -13,6 +13,7 @@ from rich.console import Console
 from tvm.target import Target
 
 from ..compiler.networks import AS_FASTEST, Lowering, extract_tasks, load_network, to_relax
+from ..compiler.networks.loading import check_name
 from ..compiler.targets import is_cpu
 from ..compiler.tvm_compat import parse_target
 from ..configuration import check_least, from_hydra
@@ -24,6 +25,8 @@ from ..errors import UserError
 from ..models.checkpoints.checkpoint import Checkpoint
 from ..models.checkpoints.shipped import AUTO
 from ..progress import job_progress
+from ..terminal import CommandConsole, say
+from ..wording import counted
 from .bolt.advice.activations import DEFAULT, check_activations
 from .bolt.advice.content import Advice
 from .bolt.advice.cost_file import KEPT_FILE
@@ -32,8 +35,7 @@ from .bolt.advice.layers import read_layers
 from .bolt.advice.measured import MeasuredLatencies
 from .bolt.advice.predicted import PredictedLatencies, required_checkpoint
 from .bolt.advice.run import AdviceRun, Asked
-from .bolt.advice.terminal import print_advice
-from .bolt.advice.write import write_advice
+from .bolt.advice.write import print_advice, write_advice
 from .run.network_set import members_of
 from .search.config import OneShotConfig
 
@@ -108,7 +110,7 @@ class AdviseConfig:
 
 def run(config: AdviseConfig, console: Console | None = None) -> Advice:
     """Measures or predicts the advice on a network, prints, writes and returns it. Raises UserError."""
-    console = console or Console()
+    console = console or CommandConsole()
     target = parse_target(config.target)
     checkpoint = required_checkpoint(config.checkpoint, target) if config.predict else None
     with console.status(f"turning {config.network} into tasks"):
@@ -123,8 +125,9 @@ def run(config: AdviseConfig, console: Console | None = None) -> Advice:
     layers = read_layers(tasks)
     if not layers:
         raise NothingToAdviseError(
-            f"network={config.network}: none of its {len(tasks)} tasks is a convolution or linear layer in a "
-            "form and data type that can be built otherwise; give a network that has some, in float32"
+            f"network={config.network}: none of its {counted(len(tasks), 'task')} is a convolution or linear "
+            "layer in a form and data type that can be built otherwise; give a network that has some, in "
+            "float32"
         )
     with _opened(config, target, checkpoint) as (source, hardware), job_progress(console) as progress:
         advised = AdviceRun(
@@ -132,7 +135,7 @@ def run(config: AdviseConfig, console: Console | None = None) -> Advice:
         ).advice(network.name, tasks, layers)
     print_advice(advised, console)
     for path in write_advice(advised, config.folder):
-        console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+        say(console, f"wrote {path}")
     return advised
 
 
@@ -162,6 +165,11 @@ def _device(name: str, target: Target) -> Hardware:
     if name == HERE and is_cpu(target):
         return target_hardware(target, measured=True)
     return find_hardware(name, target)
+
+
+def check(config: AdviseConfig) -> None:
+    """Raises UserError for a network that does not exist, without loading it."""
+    check_name(config.network)
 
 
 def main(config: DictConfig) -> None:

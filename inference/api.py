@@ -15,7 +15,7 @@ from tvm.target import Target
 from ..compiler.codegen.passes import improve_code
 from ..compiler.described_task import described_task
 from ..compiler.task import Task
-from ..compiler.tvm_compat import parse_target
+from ..compiler.tvm_compat import NoEntryError, entry_function, parse_target
 from ..dataset.measure import ExecutorConfig, MeasureConfig, make_executor
 from ..models.checkpoints.shipped import AUTO
 from .database.tuning_database import TuningDatabase
@@ -83,7 +83,7 @@ def tune_tasks(
     """Tunes tasks without a network, such as the tasks of `ms.relax_integration.extract_tasks`.
 
     Args:
-        tasks: modules with one PrimFunc `main`, MetaSchedule's extracted tasks, or tasks of foretune.
+        tasks: modules with one PrimFunc, MetaSchedule's extracted tasks, or tasks of foretune.
         target: a target as in `foretune tune`.
         work_dir: folder of the database; each target and device has its own subfolder.
 
@@ -98,6 +98,7 @@ def tune_tasks(
     if not settings.measure:
         raise OneShotConfigError("search.measure=False: tune_tasks measures; use tune_network instead")
     fitting = fitting_checkpoint(checkpoint, found)  # reports a bad checkpoint before any work
+    wanted = [as_task(task) for task in tasks]
     where = executor or ExecutorConfig()
     with ExitStack() as stack:
         device = stack.enter_context(make_executor(where, found, measure or MeasureConfig()))
@@ -126,18 +127,27 @@ def tune_tasks(
             ),
             hooks=Hooks(around_measuring=hold_back(settings, device, searchers)),
         )
-        wanted = [as_task(task) for task in tasks]
         results = tuner.tune(wanted)
     return database.best_schedules([task.workload_hash for task in wanted]), results
 
 
 def as_task(task: tvm.IRModule | ms.ExtractedTask | Task) -> Task:
-    """A task of foretune, read from a module; raises ValueError for a module that is not a task."""
+    """A task of foretune, read from a module with one PrimFunc.
+
+    The task's function is called `main`, as in MetaSchedule's databases, and keeps its symbol. Raises
+    NoEntryError for a module that is not a task.
+    """
     if isinstance(task, Task):
         return task
     mod, name, weight = task, "", 1
     if isinstance(task, ms.ExtractedTask):
         mod, name, weight = task.dispatched[0], str(task.task_name), int(task.weight)
-    if not isinstance(mod, tvm.IRModule) or "main" not in [var.name_hint for var in mod.get_global_vars()]:
-        raise ValueError("a task is a module with one PrimFunc called main: see tvm_compat.as_task_module")
+    if not isinstance(mod, tvm.IRModule):
+        raise NoEntryError(
+            f"tasks: {type(mod).__name__} is not a task; pass a tvm.IRModule with one PrimFunc, such as "
+            'tvm.IRModule({"main": func})'
+        )
+    func = entry_function(mod)
+    if [var.name_hint for var in mod.get_global_vars()] != ["main"]:
+        mod = tvm.IRModule({"main": func})
     return described_task(mod, name, weight)

@@ -16,6 +16,7 @@ from tvm.target import Target
 
 from ..compiler.networks import AS_FASTEST, Lowering, load_network, lowered_network
 from ..compiler.networks.alternatives.alternatives import Offer, merged_offers, offered_tasks
+from ..compiler.networks.loading import check_name
 from ..compiler.targets import is_cpu
 from ..compiler.task import Task
 from ..compiler.tvm_compat import parse_target
@@ -26,6 +27,7 @@ from ..dataset.records.exchange import HERE, find_hardware
 from ..errors import UserError
 from ..models.checkpoints.checkpoint import Checkpoint
 from ..models.checkpoints.shipped import AUTO
+from ..terminal import CommandConsole, say
 from .database.folder import read_device
 from .inspection.content import NetworkOutlook, database_folder, snapshot, task_outlooks
 from .inspection.estimate import estimate
@@ -68,7 +70,7 @@ class InspectConfig:
 
 def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook:
     """Reads a network and its database, prints the outlook and returns it. Raises UserError."""
-    console = console or Console()
+    console = console or CommandConsole()
     target = parse_target(config.target)
     checkpoint = latency_checkpoint(config.checkpoint, target)
     device = _device(config, target, measured=False)
@@ -109,7 +111,7 @@ def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook
     if config.output is not None:
         config.output.parent.mkdir(parents=True, exist_ok=True)
         config.output.write_text(json.dumps(asdict(outlook), indent=1) + "\n", encoding="utf-8")
-        console.print(f"wrote {config.output}", highlight=False, soft_wrap=True)
+        say(console, f"wrote {config.output}")
     return outlook
 
 
@@ -127,6 +129,12 @@ def _predictor(
     noted = None if folder is None else read_device(folder)
     hardware = noted[1] if noted is not None else _device(config, target, measured=True)
     return LatencyPredictor(checkpoint, target, hardware, config.programs, config.seed)
+
+
+def check(config: InspectConfig) -> None:
+    """Raises UserError for a network that does not exist, without loading it."""
+    for member in members_of(config.network, config.batch, config.inputs):
+        check_name(member.network)
 
 
 def main(config: DictConfig) -> None:

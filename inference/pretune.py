@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from omegaconf import DictConfig
-from rich.console import Console
-from rich.markup import escape
 
 from ..configuration import ConfigError, from_hydra
+from ..terminal import CommandConsole, say
+from ..wording import counted, shell_command
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,10 @@ def main(config: DictConfig) -> int:
     """Entry point of `foretune pretune`."""
     settings = from_hydra(config, PretuneConfig)
     count = pretune(settings.dataset, settings.into, shapes_of(settings.leave_out))
-    Console().print(
-        f"{escape(str(settings.into))}: {count} schedules, {settings.into.stat().st_size:,} bytes; search "
-        f"with them by search.starts=pretuned search.pretuned.file={escape(str(settings.into))}",
-        soft_wrap=True,
-        highlight=False,
+    options = shell_command("search.starts=pretuned", f"search.pretuned.file={settings.into}")
+    say(
+        CommandConsole(),
+        f"{settings.into}: {counted(count, 'schedule')}, {settings.into.stat().st_size:,} bytes; search with "
+        f"them by {options}",
     )
     return 0

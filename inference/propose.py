@@ -12,7 +12,6 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,16 @@ from ..compiler.tvm_compat import parse_target, target_to_json
 from ..configuration import from_hydra
 from ..dataset.features import FEATURE_VERSION
 from ..dataset.measure.worker.process import WorkerLostError
-from ..dataset.records.exchange import HERE, database_folder_name, find_hardware
+from ..dataset.records.database_export import database_folder_name
+from ..dataset.records.exchange import HERE, find_hardware
 from ..dataset.records.schema import TaskRow
 from ..dataset.records.stored_tasks import stored_rows, stored_task
 from ..errors import UserError
 from ..models.checkpoints.checkpoint import load_checkpoint
 from ..models.checkpoints.shipped import AUTO
 from ..progress import job_progress
-from ..wording import counted, verb
+from ..terminal import CommandConsole, say
+from ..wording import counted, shell_command, verb
 from .database.proposal_folder import ProposalFolder
 from .search.checkpoint_fit import fitting_checkpoint
 from .search.config import OneShotConfig
@@ -88,7 +89,7 @@ class ProposeSummary:
 
 def run(config: ProposeConfig, console: Console | None = None) -> ProposeSummary:
     """Searches tasks of a dataset and writes the programs found. Raises UserError."""
-    console = console or Console()
+    console = console or CommandConsole()
     target = parse_target(config.target)
     checkpoint = fitting_checkpoint(config.checkpoint, target)
     held_out = _held_out(checkpoint)
@@ -168,25 +169,21 @@ def _request(task: Task) -> RoundRequest:
 
 
 def _tell(summary: ProposeSummary, config: ProposeConfig, console: Console) -> None:
-    say = partial(console.print, highlight=False, soft_wrap=True)
     programs, tasks = counted(summary.programs, "program"), counted(summary.tasks, "task")
-    say(f"{programs} of {tasks} written to {summary.folder}")
+    say(console, f"{programs} of {tasks} written to {summary.folder}")
     if summary.known:
-        say(f"{counted(summary.known, 'task')} {verb(summary.known, 'was', 'were')} searched before")
+        say(console, f"{counted(summary.known, 'task')} {verb(summary.known, 'was', 'were')} searched before")
     if summary.without:
-        say(f"{counted(summary.without, 'task')} {verb(summary.without, 'has', 'have')} no proposals")
-    if summary.failed:
         say(
-            f"{counted(summary.failed, 'task')} failed, first {summary.reason}; the same command tries again",
-            style="yellow",
-            markup=False,
+            console, f"{counted(summary.without, 'task')} {verb(summary.without, 'has', 'have')} no proposals"
         )
+    if summary.failed:
+        failed = f"{counted(summary.failed, 'task')} failed, first {summary.reason}"
+        say(console, f"{failed}; the same command tries again", "yellow")
     same_target = "" if config.target == "llvm" else " with the same target"
-    say(
-        f"measure them{same_target}: foretune generate dataset=data/proposed "
-        "program_sampling.sampler=database "
-        f"program_sampling.database={summary.folder} tasks={config.tasks}"
-    )
+    measure = ("generate", "dataset=data/proposed", "program_sampling.sampler=database")
+    given = (f"program_sampling.database={summary.folder}", f"tasks={config.tasks}")
+    say(console, f"measure them{same_target}: {shell_command('foretune', *measure, *given)}")
 
 
 def main(config: DictConfig) -> None:

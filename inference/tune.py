@@ -5,13 +5,21 @@ from __future__ import annotations
 import time
 
 import psutil
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 from rich.console import Console
 
+from ..compiler.networks.loading import check_name
 from ..configuration import from_hydra
+from ..models.checkpoints.checkpoint import load_card
+from ..models.checkpoints.shipped import AUTO
+from ..sweep import RunOutcome
+from ..terminal import CommandConsole
 from .run.config import TuneConfig
 from .run.network_run import NetworkRun
-from .run.result import TuneResult
+from .run.network_set import members_of
+from .run.result import TUNED, TuneResult, by_tasks_s
 from .run.set_run import SetRun
 
 
@@ -21,9 +29,22 @@ def run(config: TuneConfig, console: Console | None = None, started: float | Non
     `started` is the time at which the run began, on `time.time`'s clock, if that was before this call.
     """
     kind = SetRun if config.is_set else NetworkRun
-    return kind(config, console or Console(), started or time.time()).run()
+    return kind(config, console or CommandConsole(), started or time.time()).run()
 
 
-def main(config: DictConfig) -> None:
-    """Entry point of `foretune tune`."""
-    run(from_hydra(config, TuneConfig), started=psutil.Process().create_time())
+def check(config: TuneConfig) -> None:
+    """Raises UserError for a network or checkpoint that does not exist, without loading it."""
+    for member in members_of(config.network, config.batch, config.inputs):
+        check_name(member.network)
+    if config.checkpoint not in (None, AUTO):
+        load_card(config.checkpoint)
+
+
+def main(config: DictConfig) -> RunOutcome:
+    """Entry point of `foretune tune`; several runs are compared by the latency of the tuned network."""
+    several = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+    # In a sweep, the process is older than the run.
+    started = time.time() if several else psutil.Process().create_time()
+    result = run(from_hydra(config, TuneConfig), started=started)
+    seconds = result.median_s(TUNED) or by_tasks_s(result.tasks, lambda task: task.latency_s)
+    return RunOutcome("tuned ms", None if seconds is None else 1e3 * seconds, lower_is_better=True)

@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from omegaconf import DictConfig
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from ..configuration import from_hydra
-from ..wording import counted
+from ..page import Column, Fact, Table, columns
+from ..terminal import CommandConsole, print_facts, print_table, say, short_path
+from ..wording import counted, duration
 from .checkpoints.card import Card
 from .checkpoints.checkpoint import (
     CARD_FILE,
@@ -40,6 +38,15 @@ METRICS = {
 }
 """Metrics of the list, of the test part, and their titles."""
 
+_COLUMNS = (
+    Column("checkpoint", text=True, whole=True),
+    Column("model", text=True),
+    Column("MB", drop=1),
+    Column("tasks", drop=4),
+    Column("records", drop=3),
+    *(Column(title, drop=2 if name == "r2" else 0) for name, title in METRICS.items()),
+)
+
 
 @dataclass(frozen=True)
 class ListConfig:
@@ -60,55 +67,42 @@ class CheckpointShowConfig:
 class CheckpointVerifyConfig:
     """Fields of conf/checkpoints_verify.yaml."""
 
-    checkpoints: list[str] = field(default_factory=list)
+    checkpoint: list[str] = field(default_factory=list)
 
 
 def list_(config: DictConfig) -> int:
     """Prints one line a checkpoint; status 1 if one cannot be read."""
     folder = from_hydra(config, ListConfig).folder
-    console = Console()
+    console = CommandConsole()
     found = _found(folder)
     if not found:
-        console.print(f"no checkpoint in {escape(str(folder or SHIPPED))}")
+        say(console, f"no checkpoint in {folder or SHIPPED}")
         return 0
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
-    for column in ("checkpoint", "model", "MB", "tasks", "records", *METRICS.values()):
-        left = column in ("checkpoint", "model")
-        # The kinds of an ensemble may take several lines, lest they push the figures out.
-        table.add_column(column, justify="left" if left else "right", no_wrap=column != "model")
-    broken = []
+    rows, broken = [], []
     for name in found:
         try:
-            table.add_row(*_line(name, load_network(name)))
+            rows.append(_line(name, load_network(name)))
         except CheckpointError as error:
             broken.append(f"{name}: {error}")
-    console.print(table)
+    print_table(Table("", _COLUMNS, rows), console)
     for text in broken:
-        console.print(f"[red]{escape(text)}", soft_wrap=True)
+        say(console, text, "red")
     return 1 if broken else 0
 
 
 def show(config: DictConfig) -> int:
     """Prints the card of a checkpoint."""
     settings = from_hydra(config, CheckpointShowConfig)
-    console = Console()
+    console = CommandConsole()
     checkpoint = load_network(settings.checkpoint)
     if settings.json:
         print((checkpoint.path / CARD_FILE).read_text(encoding="utf-8"), end="")
         return 0
-    lines = Table.grid(padding=(0, 2))
-    for label, value in _facts(checkpoint):
-        lines.add_row(escape(label), escape(value))
-    console.print(lines)
+    print_facts([Fact(label, value, "") for label, value in _facts(checkpoint)], console)
     metrics = checkpoint.card.metrics
-    if metrics:
-        table = Table(box=box.SIMPLE)
-        table.add_column("metric")
-        for part in metrics:
-            table.add_column(escape(part), justify="right")
-        for name in dict.fromkeys(name for of_part in metrics.values() for name in of_part):
-            table.add_row(escape(name), *(_number(of_part.get(name)) for of_part in metrics.values()))
-        console.print(table)
+    names = dict.fromkeys(name for of_part in metrics.values() for name in of_part)
+    rows = [[name, *(_number(of_part.get(name)) for of_part in metrics.values())] for name in names]
+    print_table(Table("", columns("metric", *metrics), rows), console)
     return 0
 
 
@@ -117,21 +111,18 @@ def verify(config: DictConfig) -> int:
     from .checkpoints.verification import problems
 
     settings = from_hydra(config, CheckpointVerifyConfig)
-    console = Console()
+    console = CommandConsole()
     status = 0
-    for name in settings.checkpoints or [*shipped_checkpoints(), *shipped_explorers()]:
+    for name in settings.checkpoint or [*shipped_checkpoints(), *shipped_explorers()]:
         started = time.perf_counter()
         with_problems = list(problems(name))
         seconds = time.perf_counter() - started
         if with_problems:
             status = 1
             for problem in with_problems:
-                console.print(f"[red]{escape(f'{name}: {problem}')}", soft_wrap=True)
+                say(console, f"{name}: {problem}", "red")
         else:
-            console.print(
-                f"{escape(name)}: card, hash, weights and predictions are well ({seconds:.2f} s)",
-                soft_wrap=True,
-            )
+            say(console, f"{name}: card, hash, weights and predictions are correct ({seconds:.2f} s)")
     return status
 
 
@@ -141,16 +132,15 @@ def _found(folder: Path | None) -> list[str]:
         return [*shipped_checkpoints(), *shipped_explorers()]
     if not folder.is_dir():
         raise CheckpointNotFoundError(f"{folder} is no folder: give one that holds checkpoints")
-    # A path always has a slash, since a name without one means a shipped checkpoint.
-    return [str(card.parent.resolve()) for card in sorted(folder.rglob(CARD_FILE))]
+    return [short_path(card.parent) for card in sorted(folder.rglob(CARD_FILE))]
 
 
 def _line(name: str, checkpoint: StoredNetwork) -> list[str]:
     card = checkpoint.card
     test = card.metrics.get("test", {})
     return [
-        escape(name),
-        escape(card.model.title),
+        name,
+        card.model.title,
         f"{(checkpoint.path / WEIGHTS_FILE).stat().st_size / 1e6:.1f}",
         f"{card.data.tasks:,}",
         f"{card.data.records:,}",
@@ -160,7 +150,11 @@ def _line(name: str, checkpoint: StoredNetwork) -> list[str]:
 
 def _facts(checkpoint: StoredNetwork) -> list[tuple[str, str]]:
     card, dims = checkpoint.card, checkpoint.card.normaliser.dims
-    split = ", ".join(f"{name} {value}" for name, value in card.split.config.items() if value)
+    split = ", ".join(
+        f"{name} {counted(len(value), 'task') if isinstance(value, list) else value}"
+        for name, value in card.split.config.items()
+        if value
+    )
     parts = card.training.get("combined", [])
     return [
         ("checkpoint", str(checkpoint.path)),
@@ -177,7 +171,8 @@ def _facts(checkpoint: StoredNetwork) -> list[tuple[str, str]]:
         ),
         (
             "trained on",
-            f"{card.data.records:,} records of {card.data.tasks:,} tasks, data {card.data.sha256}",
+            f"{counted(card.data.records, 'record')} of {counted(card.data.tasks, 'task')}, "
+            f"data {card.data.sha256}",
         ),
         ("operators", ", ".join(card.data.operators)),
         ("devices", ", ".join(card.data.hardware_ids)),
@@ -187,8 +182,8 @@ def _facts(checkpoint: StoredNetwork) -> list[tuple[str, str]]:
         *(
             (
                 f"part {number} of {len(parts)}",
-                f"{part['model']}, seed {part['seed']}, {part['epochs']} epochs, {part['seconds']:,.0f} s, "
-                f"SHA-256 {part['weights_sha256']}",
+                f"{part['model']}, seed {part['seed']}, {_epochs(part['epochs'])}"
+                f"{duration(part['seconds'])}, SHA-256 {part['weights_sha256']}",
             )
             for number, part in enumerate(parts, 1)
         ),
@@ -196,9 +191,14 @@ def _facts(checkpoint: StoredNetwork) -> list[tuple[str, str]]:
     ]
 
 
+def _epochs(number: int) -> str:
+    """Epochs of a training; trees have none."""
+    return f"{counted(number, 'epoch')}, " if number else ""
+
+
 def _counts(card: Card) -> str:
     return ", ".join(
-        f"{len(card.split.tasks(part))} {part} tasks" for part in ("train", "validation", "test")
+        counted(len(card.split.tasks(part)), f"{part} task") for part in ("train", "validation", "test")
     )
 
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import ast
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
+import yaml
 from foretune import __version__
-from foretune.cli import FORETUNE, Command, Group, main
+from foretune.cli import main
+from foretune.command_words import FLAGS, SHORT_FLAGS
+from foretune.commands import FORETUNE, Command, Group
 from foretune.errors import FULL_ERROR
-from foretune.hydra_command import FLAGS, run_command
-from foretune.option_help import FileComments
+from foretune.hydra_command import run_command
+from foretune.option_help import FileComments, first_sentence
 from hydra._internal.utils import get_args_parser
 from support.paths import ROOT
 
@@ -61,7 +65,7 @@ def options_in(text: str) -> list[str]:
 # --- the overview
 
 
-@pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
+@pytest.mark.parametrize("words", [(), ("--help",), ("-h",), ("help",)])
 def test_the_overview_has_every_command_in_the_order_of_the_journey(capsys, words):
     status, out, _ = outcome(capsys, *words)
     assert status == 0
@@ -76,7 +80,7 @@ def test_the_overview_has_every_command_in_the_order_of_the_journey(capsys, word
 @pytest.mark.parametrize(
     "name", [name for name, found in FORETUNE.commands.items() if isinstance(found, Group)]
 )
-@pytest.mark.parametrize("words", [(), ("--help",)])
+@pytest.mark.parametrize("words", [(), ("--help",), ("help",)])
 def test_a_group_has_an_overview_of_its_own(capsys, name, words):
     status, out, _ = outcome(capsys, name, *words)
     assert status == 0
@@ -84,8 +88,17 @@ def test_a_group_has_an_overview_of_its_own(capsys, name, words):
         assert any(line.split(maxsplit=1) == [command, found.summary] for line in out.splitlines())
 
 
-def test_the_version_is_that_of_the_package(capsys):
-    assert outcome(capsys, "--version")[:2] == (0, f"foretune {__version__}\n")
+@pytest.mark.parametrize("line", ["--version", "version", "tune --version"])
+def test_the_version_is_that_of_the_package(capsys, line):
+    assert outcome(capsys, *line.split())[:2] == (0, f"foretune {__version__}\n")
+
+
+@pytest.mark.parametrize("line", ["dataset merge", "inspect"])
+def test_help_may_come_first_or_last(capsys, line):
+    words = line.split()
+    expected = outcome(capsys, *words, "--help")
+    assert expected[0] == 0
+    assert outcome(capsys, "help", *words) == outcome(capsys, *words, "help") == expected
 
 
 @pytest.mark.parametrize(
@@ -129,8 +142,31 @@ def test_every_configuration_has_its_command():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_shows_the_command_its_examples_and_every_option_with_its_meaning(capsys, name):
+def test_help_fits_on_a_page_and_shows_the_options_that_people_use(capsys, monkeypatch, name):
+    monkeypatch.setenv("COLUMNS", "80")
     status, out, _ = outcome(capsys, *name.split(), "--help")
+    lines = out.splitlines()
+    assert status == 0 and len(lines) <= 60
+    assert f"\n  foretune {name}" in out
+    options = out.partition("Options and their values:\n\n")[2].partition("\n\n--help-all")[0]
+    starts = [line for line in options.splitlines() if re.match(r"  \S", line)]
+    assert 1 <= len(starts) <= 15
+    assert all(re.match(r"  [\w./]+=", line) for line in starts)
+    meanings = re.split(r"\n(?=  \S)", options)
+    assert all(re.search(r"\s{2,}[A-Z].*\.$", meaning.rstrip(), re.DOTALL) for meaning in meanings), meanings
+    assert max(len(line) for line in options.splitlines()) <= 80
+
+
+def test_a_sentence_is_whole():
+    assert first_sentence(["number of tasks, as in", "a.b; see below. More."]) == (
+        "Number of tasks, as in a.b; see below."
+    )
+    assert first_sentence([]) == ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_all_shows_the_command_its_examples_and_every_option_with_its_meaning(capsys, name):
+    status, out, _ = outcome(capsys, *name.split(), "--help-all")
     assert status == 0
     assert out.startswith(f"foretune {name} ")
     assert f"\n  foretune {name}" in out or f"\n  foretune {name}" in out.replace("\n    ", "\n  ")
@@ -151,7 +187,7 @@ PRESETS = [
 
 @pytest.mark.parametrize(("name", "choice"), PRESETS)
 def test_help_explains_every_preset_and_its_options(capsys, name, choice):
-    status, out, _ = outcome(capsys, name, choice, "--help")
+    status, out, _ = outcome(capsys, name, choice, "--help-all")
     assert status == 0
     group, _, preset = choice.partition("=")
     presets = out.partition(f"\n{group}\n")[2].splitlines()
@@ -180,7 +216,9 @@ def test_options_without_a_meaning_are_found():
 
 
 def test_help_shows_the_values_of_this_command_line(capsys):
-    out = outcome(capsys, "tune", "search=high_quality", "seed=3", "--help")[1]
+    short = outcome(capsys, "tune", "search=high_quality", "seed=3", "--help")[1]
+    assert "\n  seed=3 " in short and "\n  search=high_quality" in short
+    out = outcome(capsys, "tune", "search=high_quality", "seed=3", "--help-all")[1]
     assert "\nseed: 3 # " in out
     assert "\n  * high_quality " in out and "\n    default " in out
     # The comments are those of search/default.yaml and search/strategy/draft.yaml.
@@ -221,17 +259,32 @@ def test_hydra_prints_the_composed_settings(capsys):
         ("network=resnet18", "is no command of foretune"),
         ("dataset insp data/mine", "'insp' is no command of foretune dataset: did you mean inspect?"),
         ("tune netwrk=a", "unknown option netwrk: did you mean network?"),
-        ("tune serch.top_k=3", "unknown option serch: did you mean search?"),
+        ("tune serch.top_k=3", "unknown option serch.top_k: did you mean search.top_k?"),
+        ("tune top_k=3", "unknown option top_k: did you mean search.top_k?"),
+        ("tune strategy=draft", "unknown option strategy: did you mean search/strategy?"),
+        ("tune dtype=int8", "unknown option dtype: did you mean lowering.dtype?"),
+        ("tune search=high_qualty", "did you mean search=high_quality?"),
+        ("train max_epoch=3", "unknown option max_epoch: did you mean trainer.max_epochs?"),
+        ("compare trainer.max_epochs=3", "did you mean train.trainer.max_epochs?"),
+        ("finetune learning_rate=3", "did you mean optimiser.learning_rate?"),
+        ("generate minutes=3", "unknown option minutes: did you mean budget_s?"),
+        ("tune --hlep", "--hlep is no flag: did you mean --help?"),
+        ("train --multirn seed=1,2", "--multirn is no flag: did you mean --multirun?"),
+        ("tune -network resnet18", "options are written without dashes, as in network=resnet18"),
+        ("tune --netwrk resnet18", "options are written without dashes, as in network=resnet18"),
+        ("--hlep", "did you mean --help?"),
         ("tune search.topk=3", "unknown option search.topk: did you mean search.top_k?"),
         ("tune search=fast", "search=fast is unknown: choose one of default, fasor"),
         ("train search=default", "unknown option search"),
         ("tune resnet18", "resnet18: missing EQUAL at '<EOF>'; options are written NAME=VALUE"),
-        ("tune seed=a(b", "seed=a(b: "),
-        ("tune --network resnet18", "--network: options are written without dashes, as in network=VALUE"),
+        ("tune seed=[a(b", "seed=[a(b: "),
+        ("tune seed=a(b", "seed: "),
+        ("tune --network=resnet18", "options are written without dashes, as in network=resnet18"),
         ("dataset merge a --skip-damaged", "are written without dashes, as in skip_damaged=VALUE"),
         ("dataset merge a", "into is missing: give it, as in into=VALUE"),
         ("dataset inspect", "dataset is missing: give it, as in dataset=VALUE"),
         ("dataset inspect +folder=a", "unknown option folder"),
+        ("dataset merge a into=b +skip_damage=true", "did you mean skip_damaged?"),
         ("dataset verify a replay=all", "replay: Value 'all' of type 'str' could not be converted"),
         ("dataset hardware ~names", "'names' does not exist"),
         ("dataset hardware gtx9999", "'gtx9999'"),
@@ -252,7 +305,8 @@ def test_tracebacks_are_shown_where_they_are_asked_for(capsys, monkeypatch):
 
 def test_the_flags_of_hydra_are_known():
     long = {option for action in get_args_parser()._actions for option in action.option_strings}
-    assert {f"--{flag}" for flag in FLAGS} == {option for option in long if option.startswith("--")}
+    flags = {*(f"--{flag}" for flag in FLAGS), *(f"-{flag}" for flag in SHORT_FLAGS)}
+    assert flags == {option for option in long if option.startswith("-")}
 
 
 # --- dispatch
@@ -291,32 +345,29 @@ def test_the_status_of_a_job_is_that_of_the_command():
     assert end.value.code == 130
 
 
-# --- completion
-
-
 @pytest.mark.parametrize(
-    ("line", "answer"),
-    [
-        ("foretune ", list(FORETUNE.commands)),
-        ("foretune tu", list(FORETUNE.commands)),  # the shell keeps those that fit
-        ("foretune dataset ", list(FORETUNE.commands["dataset"].commands)),
-        ("foretune tune netw", ["network="]),
-        ("foretune tune search=high_", ["search=high_efficiency", "search=high_quality"]),
-        ("foretune tune search=high_quality search.strategy.p", ["search.strategy.population="]),
-        ("foretune dataset merge ski", ["skip_damaged="]),
-        ("foretune nonsense ", []),
-    ],
+    "value",
+    ["/tmp/my models/ä.onnx", "it's (1) & 2#;$HOME.onnx", "a\\'b", "ends\\", "=x=", "~/x", "[ä b,resnet18]"],
 )
-@pytest.mark.parametrize("shell", ["bash", "fish"])
-def test_words_are_completed(capsys, monkeypatch, shell, line, answer):
-    monkeypatch.setenv("COMP_LINE", line)
-    status, out, _ = outcome(capsys, "-sc", f"query={shell}")
-    assert status == 0
-    assert out.split() == answer
+def test_values_need_no_quotes_of_hydra(capsys, value):
+    out = outcome(capsys, "dataset", "hardware", f"name={value}", "--cfg", "job")[1]
+    read = yaml.safe_load(out)["name"]
+    assert read == (["ä b", "resnet18"] if value.startswith("[") else value)
 
 
-@pytest.mark.parametrize("words", [["-sc"], ["tune", "-sc"]])
-def test_the_completion_of_bash_is_installed_for_the_program(capsys, words):
-    status, out, _ = outcome(capsys, *words, "install=bash")
-    assert status == 0
-    assert out.rstrip().endswith("-F hydra_bash_completion foretune")
+def test_a_comma_in_the_name_of_a_file_is_no_list(capsys, tmp_path):
+    (tmp_path / "a,b.onnx").touch()
+    out = outcome(capsys, "dataset", "hardware", "name=a,b.onnx", "--cfg", "job")[1]
+    assert yaml.safe_load(out)["name"] == "a,b.onnx"
+
+
+def test_options_of_another_command_need_no_plus(capsys):
+    words = ["compare", "dataset=d", "train.trainer.max_epochs=3", "--cfg", "job", "--package", "train"]
+    assert "max_epochs: 3" in outcome(capsys, *words)[1]
+
+
+def test_a_command_that_logs_nothing_leaves_no_log(tmp_path):
+    words = [sys.executable, "-m", "foretune", "tune", "network=resnt18"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2 and "resnt18" in done.stderr
+    assert not list(tmp_path.rglob("*.log"))

@@ -25,7 +25,7 @@ from foretune.compiler.operators import registry
 from foretune.configuration import from_hydra
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.records.schema import READABLE_VERSIONS, RECORD_SCHEMA, TASK_SCHEMA, FailureKind
-from foretune.inference import OneShotConfig
+from foretune.inference import OneShotConfig, PretrainedCostModel, this_machine
 from foretune.inference.bolt.advice.content import Advice
 from foretune.inference.bundle.format import SCHEMA_VERSION, BundleTask, Manifest
 from foretune.inference.deploy.description import Description
@@ -41,6 +41,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from support import synthetic
 from support.paths import ROOT
+from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
@@ -497,3 +498,26 @@ def test_each_guide_is_linked_from_another_page(path):
         for target in re.findall(r"\]\(([^)\s]+)\)", prose(page.read_text()))
     }
     assert path.resolve() in linked
+
+
+def test_the_first_snippet_tunes_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs the README's script as it stands, up to the search; TVM draws programs for its task and target."""
+    settings: dict[str, Any] = {}
+
+    def tune_tir(mod: Any, target: Target, work_dir: str, **given: Any) -> None:
+        context = ms.TuneContext(mod=mod, target=target, space_generator="post-order-apply", rand_state=1)
+        settings.update(given, programs=len(context.generate_design_space()), target=target)
+
+    monkeypatch.setattr(ms, "tune_tir", tune_tir)
+    (script,) = fenced((ROOT / "README.md").read_text(encoding="utf-8"), "python")
+    exec(compile(script, "README.md", "exec"), {"__name__": "__main__"})
+    assert settings["programs"] > 0 and str(settings["target"]) == str(this_machine())
+    assert isinstance(settings["cost_model"], PretrainedCostModel)
+
+
+def test_the_plug_in_guide_defines_what_its_snippets_use() -> None:
+    text = (ROOT / "docs" / "usage" / "plug-in.md").read_text(encoding="utf-8")
+    first, *_ = fenced(text, "python")
+    names: dict[str, Any] = {}
+    exec(compile(first, "plug-in.md", "exec"), names)
+    assert str(names["target"]) == str(this_machine()) and names["mod"]["main"] and names["work_dir"]

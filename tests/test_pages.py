@@ -12,7 +12,7 @@ from foretune.dataset.records.datasheet.overview import read_overview
 from foretune.dataset.records.datasheet.write import datasheet_page
 from foretune.dataset.records.store import RecordStore
 from foretune.inference.bolt.advice.write import advice_page
-from foretune.inference.report.content import report_page
+from foretune.inference.report.write import report_page
 from foretune.inference.run.result import TUNED
 from foretune.inference.run.result_file import load_result
 from foretune.page import Fact, Facts, Page, Plot, Plots, Table, Text, columns, to_html, to_markdown

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
-from foretune.wording import counted, listed, part_of, significant, verb
+from foretune.wording import counted, listed, part_of, shell_command, significant, verb, visible
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +49,24 @@ def test_a_count_that_is_no_whole_number_is_rounded() -> None:
 def test_a_part_takes_the_noun_of_the_whole_and_the_verb_of_the_part() -> None:
     told = [f"{part_of(n, of, 'task')} {verb(n, 'has', 'have')}" for n, of in ((1, 3), (2, 3))]
     assert told == ["1 of 3 tasks has", "2 of 3 tasks have"]
+
+
+@pytest.mark.parametrize(
+    ("number", "of", "text"),
+    [(0, 3, "none of 3 tasks"), (0, 1, "no task"), (0, 0, "no tasks"), (2, 1294, "2 of 1,294 tasks")],
+)
+def test_a_part_that_is_empty_has_no_zero(number: int, of: int, text: str) -> None:
+    assert part_of(number, of, "task") == text
+
+
+def test_control_characters_are_left_out_and_letters_stay() -> None:
+    assert visible("a\x1b[31mb\x07\x9b\u202e\nä\t文") == "a[31mb\nä\t文"
+
+
+def test_a_command_with_special_characters_is_read_back_as_it_was() -> None:
+    words = ["foretune", "train", "dataset=data/it's my (1) ä"]
+    assert shlex.split(shell_command(*words)) == words
+    assert shell_command("foretune", "train", "dataset=data/mine") == "foretune train dataset=data/mine"
 
 
 def test_a_list_ends_with_and() -> None:

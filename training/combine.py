@@ -38,16 +38,16 @@ from .fitting.run_card import SPLIT_PARTS, data_sha256
 class CombineConfig:
     """Settings of `foretune combine`; conf/combine.yaml describes the fields."""
 
-    checkpoints: list[str]
+    checkpoint: list[str]
     dataset: Path
     checkpoint_dir: Path
     half: bool = False
 
     def __post_init__(self) -> None:
-        if len(self.checkpoints) < 2:
+        if len(self.checkpoint) < 2:
             raise ConfigError(
-                f"checkpoints={list(self.checkpoints)}: name two or more, as in "
-                "checkpoints=[path/to/a,path/to/b]"
+                f"checkpoint={list(self.checkpoint)}: name two or more, as in "
+                "checkpoint=[path/to/a,path/to/b]"
             )
 
 
@@ -58,8 +58,8 @@ def run(config: CombineConfig) -> Outcome:
       UserError: a checkpoint cannot be read, or was trained on other records than the first.
     """
     refuse_to_overwrite(config.checkpoint_dir)
-    version = feature_version_of(load_checkpoint(config.checkpoints[0]).card.model.name)
-    checkpoints = [load_checkpoint(name, version) for name in config.checkpoints]
+    version = feature_version_of(load_checkpoint(config.checkpoint[0]).card.model.name)
+    checkpoints = [load_checkpoint(name, version) for name in config.checkpoint]
     _check_alike(checkpoints)
     data = load_features(config.dataset, version)
     return combine(checkpoints, data, config.checkpoint_dir, config.half)
@@ -93,7 +93,7 @@ def _check_alike(checkpoints: Sequence[Checkpoint]) -> None:
         for what, value in _shared(checkpoint).items():
             if value != first[what]:
                 raise ConfigError(
-                    f"checkpoints: {checkpoint.path} has another {what} than {checkpoints[0].path}: combine "
+                    f"checkpoint: {checkpoint.path} has another {what} than {checkpoints[0].path}: combine "
                     "checkpoints of the same dataset, split and target"
                 )
     started_from = [str(c.path) for c in checkpoints if c.card.training.get("start_from")]

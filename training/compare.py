@@ -8,20 +8,20 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from hydra import compose
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from ..configuration import ConfigError, from_hydra
 from ..dataset.features.table import LabelledFeatures
 from ..dataset.records.split import SplitConfig
+from ..page import Column, Table
+from ..terminal import CommandConsole, print_table, say, short_path
+from ..wording import counted, shell_command, verb
 from .comparison.config import CompareConfig, contestants_of
 from .comparison.contestants import ModelContestant
 from .comparison.data import ComparedData, Load
@@ -43,7 +43,10 @@ COLUMNS = {
     "r2": "R2",
     "rmse": "RMSE",
 }
-"""Metrics of the printed table and their titles, for a narrow terminal; the files contain all metrics."""
+"""Metrics of the printed table and their titles; the files contain all metrics."""
+
+_DROPPED = {"rmse": 1, "r2": 2, "top_5_sums": 3}
+"""Metrics that a narrow terminal leaves out, by order."""
 
 
 def run(
@@ -51,7 +54,7 @@ def run(
     contestants: Sequence[ModelContestant],
     feature_version: str,
     load: Load,
-    log: Callable[[str], None] = print,
+    log: Callable[[str], None] | None = None,
 ) -> ModelComparison:
     """Fits the contestants that have no fit yet, and writes compare.json, .csv and .html into `run_dir`.
 
@@ -61,9 +64,10 @@ def run(
     Raises:
       UserError: settings, dataset or split are not usable; the message names the next step.
     """
+    log = log or partial(say, CommandConsole())
     for name in ("pytorch_lightning", "lightning.pytorch"):  # which log a banner at each training
         logging.getLogger(name).setLevel(logging.WARNING)
-    deadline = time.monotonic() + 60 * config.minutes if config.minutes else math.inf
+    deadline = time.monotonic() + config.budget_s if config.budget_s else math.inf
     left_out: list[str] = []
     compared = ComparedData.read(config, load, log)
     data = compared.data
@@ -83,13 +87,14 @@ def run(
             own = runner(*with_other_training_data(data, compared.split, load(settings.dataset)))
             entries += own.fits([contestant], config.seeds, tasks)
     if not entries:
-        raise ConfigError(f"minutes={config.minutes} were over before the first fit: raise minutes")
+        raise ConfigError(f"budget_s={config.budget_s} was over before the first fit: raise it")
     entries.sort(key=lambda entry: config.models.index(entry.name))
 
     points: list[CurvePoint] = []
     learners = [c for c in contestants if c.name in config.curve_models()]
     for training in training_sets(data, compared.config, compared.split, config.curve):
-        log(f"curve: {training.records} records of {training.tasks} training tasks")
+        of = counted(training.tasks, "training task")
+        log(f"curve: {counted(training.records, 'record')} of {of}")
         fits = runner(training.data, training.split).fits(learners, config.seeds, tasks)
         points += [CurvePoint(training, entry) for entry in fits]
 
@@ -105,48 +110,43 @@ def comparison_table(comparison: ModelComparison) -> Table:
     """Table with one line per contestant; the best value of each column is bold."""
     rows = comparison.rows()
     test = comparison.data
-    title = f"{test['tasks']['test']} held-out tasks, {test['records']['test']} records"
+    tasks = counted(test["tasks"]["test"], "held-out task")
+    title = f"{tasks}, {counted(test['records']['test'], 'record')}"
     if "test_dataset" in test:
         title += f", of {test['test_dataset']}"
     if seeds := max(row.seeds for row in rows) - 1:
         title += f"; means over {seeds + 1} seeds, with deviations in compare.json"
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, title=title)
-    table.add_column("model", no_wrap=True)
-    for name in COLUMNS.values():
-        table.add_column(name, justify="right")
-    best = {}
-    for measure in COLUMNS:
-        values = [row.means[measure] for row in rows if not np.isnan(row.means[measure])]
-        choose = min if measure in LOWER_IS_BETTER else max
-        best[measure] = choose(values) if values else None
-    for row in rows:
-        cells = []
-        for measure in COLUMNS:
-            cell = f"{row.means[measure]:.3f}"
-            cells.append(f"[bold]{cell}[/]" if row.means[measure] == best[measure] else cell)
-        table.add_row(row.name, *cells)
-    return table
+    bold = set()
+    for number, measure in enumerate(COLUMNS, 1):
+        values = [row.means[measure] for row in rows]
+        choose = np.nanmin if measure in LOWER_IS_BETTER else np.nanmax
+        if not np.isnan(values).all():
+            best = choose(values)
+            bold |= {(at, number) for at, value in enumerate(values) if value == best}
+    heads = [
+        Column("model", text=True),
+        *(Column(name, drop=_DROPPED.get(measure, 0)) for measure, name in COLUMNS.items()),
+    ]
+    cells = [[row.name, *(f"{row.means[measure]:.3f}" for measure in COLUMNS)] for row in rows]
+    return Table(title, heads, cells, bold=bold)
 
 
-def networks_table(comparison: ModelComparison) -> Table | None:
-    """Table with one line per network and contestant; None if no test task belongs to a network."""
+def networks_table(comparison: ModelComparison) -> Table:
+    """Table with one line per network and contestant; empty if no test task belongs to a network."""
     found = {name: comparison.by_network(name) for name in comparison.names()}
-    rows = next(iter(found.values()))
-    if not rows:
-        return None
-    columns = NETWORK_COLUMNS.values()
-    table = Table("network", "model", *columns, box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
-    for column in table.columns[:2]:
-        column.no_wrap = True
-    for column in table.columns[2:]:
-        column.justify = "right"
-    for number, row in enumerate(rows):
+    rows = []
+    for number, row in enumerate(next(iter(found.values()))):
         for name, networks in found.items():
             cells = [f"{networks[number][score]:.3f}" for score in NETWORK_COLUMNS]
             title = f"{row['network']} ({row['share']:.0%})" if name == comparison.names()[0] else ""
-            table.add_row(title, name, *cells)
-        table.add_section()
-    return table
+            rows.append([title, name, *cells])
+    rules = range(len(found) - 1, len(rows), len(found))
+    heads = [
+        Column("network", text=True),
+        Column("model", text=True, whole=True),
+        *(Column(title) for title in NETWORK_COLUMNS.values()),
+    ]
+    return Table("", heads, rows, rules=rules)
 
 
 def train_settings(name: str, settings: Mapping[str, Any]) -> TrainConfig:
@@ -190,14 +190,19 @@ def main(config: DictConfig) -> None:
     from ..dataset.features.dataset import load_labelled_features
 
     settings = from_hydra(config, CompareConfig)
-    print(f"fits are kept: to continue after a stop, add hydra.run.dir={settings.run_dir}")
+    console = CommandConsole()
+    again = shell_command(f"hydra.run.dir={short_path(settings.run_dir)}")
+    say(console, f"fits are kept: to continue after a stop, add {again}")
     contestants = contestants_of(settings, train_settings, FEATURE_VERSION)
     result = run(settings, contestants, FEATURE_VERSION, load_labelled_features)
-    for table in filter(None, (comparison_table(result), networks_table(result))):
-        Console().print(table)
+    for table in (comparison_table(result), networks_table(result)):
+        print_table(table, console)
     if left_out := result.data["left_out"]:
-        print(
-            f"minutes={settings.minutes} ended before {len(left_out)} fits, which are left out: the same "
-            f"command with hydra.run.dir={settings.run_dir} continues"
+        fits = counted(len(left_out), "fit")
+        is_out = verb(len(left_out), "is", "are")
+        say(
+            console,
+            f"budget_s={settings.budget_s} ended before {fits}, which {is_out} left out: the same command "
+            f"with {again} continues",
         )
-    print(f"wrote {settings.run_dir / 'compare.json'}, compare.csv and compare.html")
+    say(console, f"wrote {short_path(settings.run_dir / 'compare.json')}, compare.csv and compare.html")

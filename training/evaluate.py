@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
-from rich.console import Console
-from rich.markup import escape
 
 from ..configuration import ConfigError, as_json, check_seed, from_hydra
-from ..models.checkpoints.checkpoint import Checkpoint
+from ..dataset.records.store import RecordStore
+from ..models.checkpoints.checkpoint import Checkpoint, load_card
+from ..sweep import RunOutcome
+from ..terminal import CommandConsole, print_table, say, short_path
 from .evaluation.networks import evaluation_networks
 from .evaluation.tables import evaluation_table, network_table, remarks
 from .evaluation.task_scores import PARTS, Evaluation, evaluate_checkpoint
@@ -78,18 +79,25 @@ def _json(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def main(config: DictConfig) -> None:
-    """Entry of `foretune evaluate`."""
+def check(config: EvaluateConfig) -> None:
+    """Raises UserError for a dataset or checkpoint that does not exist, without reading its data."""
+    RecordStore(config.dataset).require()
+    load_card(config.checkpoint)
+
+
+def main(config: DictConfig) -> RunOutcome:
+    """Entry of `foretune evaluate`; several runs are compared by the rank correlation."""
     settings = from_hydra(config, EvaluateConfig)
     result = run(settings)
-    Console().print(evaluation_table(result))
+    console = CommandConsole()
+    print_table(evaluation_table(result), console)
     text = f"predicted scores: RMSE {result.model.rmse:.3f}, R2 {result.model.r2:.3f}"
     text += f", R2 of their logarithms {result.model.log_r2:.3f}"
     if "latency_r2" in result.facts:
         text += f"; R2 of the logarithms of predicted latencies {result.facts['latency_r2']:.3f}"
-    print(text)
-    if result.networks:
-        Console().print(network_table(result))
+    say(console, text)
+    print_table(network_table(result), console)
     for remark in remarks(result, str(settings.dataset)):
-        Console(stderr=True).print(f"[yellow]{escape(remark)}", soft_wrap=True)
-    print(f"wrote {settings.output}")
+        say(CommandConsole(stderr=True), remark, "yellow")
+    say(console, f"wrote {short_path(settings.output)}")
+    return RunOutcome("Spearman", result.model.spearman)

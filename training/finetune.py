@@ -13,15 +13,17 @@ from pathlib import Path
 
 import numpy as np
 from omegaconf import DictConfig
-from rich.console import Console
-from rich.table import Table
 
 from ..configuration import from_hydra
 from ..dataset.features.table import LabelledFeatures
 from ..dataset.records.split import with_shapes_of
-from ..models.checkpoints.checkpoint import Checkpoint, load_checkpoint, refuse_to_overwrite
+from ..dataset.records.store import RecordStore
+from ..models.checkpoints.checkpoint import Checkpoint, load_card, load_checkpoint, refuse_to_overwrite
 from ..models.metrics.task_metrics import Metrics, evaluate
-from ..wording import counted
+from ..page import Table, columns
+from ..sweep import RunOutcome
+from ..terminal import CommandConsole, print_table, say, short_path
+from ..wording import counted, duration, shell_command, verb
 from .evaluation.prediction import predict
 from .fitting.feature_source import load_with_features
 from .fitting.labels import Labels
@@ -90,7 +92,8 @@ def finetune(config: FinetuneConfig, checkpoint: Checkpoint, data: LabelledFeatu
             "the checkpoint was not trained on any %s: the transfer will bring little", _backend(target)
         )
     few = of_tasks(target, tasks, config.records_per_task, config.seed)
-    log.info("fine-tuning on %d records of %d tasks of device %s", len(few), len(tasks), hardware)
+    records, of = counted(len(few), "record"), counted(len(tasks), "task")
+    log.info("fine-tuning on %s of %s of device %s", records, of, hardware)
     trained = finetune_weights(config, checkpoint, few, tasks, hardware)
 
     after = load_checkpoint(config.checkpoint_dir, checkpoint.card.feature_version)
@@ -123,7 +126,8 @@ def _chosen(config: FinetuneConfig, pool: LabelledFeatures) -> list[str]:
         return list(dict.fromkeys(config.tasks))
     tasks = len(np.unique(pool.workload_hash))
     if tasks < config.choice.k:
-        log.warning("choice.k=%d, and there are %d tasks: taking all of them", config.choice.k, tasks)
+        there = f"there {verb(tasks, 'is', 'are')} {counted(tasks, 'task')}"
+        log.warning("choice.k=%d, and %s: taking all of them", config.choice.k, there)
     return choose_tasks(pool, replace(config.choice, k=min(config.choice.k, tasks)))
 
 
@@ -151,35 +155,46 @@ def _json(metrics: Metrics | None) -> dict[str, float | None] | None:
 
 def transfer_table(result: FinetuneResult) -> Table:
     """Table of the metrics before and after, on the tasks that neither model has seen."""
-    table = Table("model", *COLUMNS.values())
-    for column in table.columns[1:]:
-        column.justify = "right"
+    title, rows = "", []
     for name, metrics in (("before", result.before), ("after", result.after)):
         if metrics is not None:
-            table.title = f"{metrics.tasks} other tasks of {result.hardware}, {metrics.records} records"
-            table.add_row(name, *(f"{getattr(metrics, column):.3f}" for column in COLUMNS))
-    return table
+            tasks, records = counted(metrics.tasks, "other task"), counted(metrics.records, "record")
+            title = f"{tasks} of {result.hardware}, {records}"
+            rows.append([name, *(f"{getattr(metrics, column):.3f}" for column in COLUMNS)])
+    return Table(title, columns("model", *COLUMNS.values()), rows)
 
 
-def main(config: DictConfig) -> None:
-    """Entry of `foretune finetune`."""
+def check(config: FinetuneConfig) -> None:
+    """Raises UserError for a dataset or checkpoint that does not exist, without reading its data."""
+    RecordStore(config.dataset).require()
+    load_card(config.checkpoint)
+
+
+def main(config: DictConfig) -> RunOutcome | None:
+    """Entry of `foretune finetune`; several runs are compared by the rank correlation on other tasks."""
     settings = from_hydra(config, FinetuneConfig)
+    console = CommandConsole()
     result = run(settings)
     if isinstance(result, ChosenTasks):
-        Console().print(result.table())
-        print(
-            f"wrote {len(result.tasks)} tasks to {result.folder}\n"
-            "next, on the new device, to which the folder can be copied:\n"
-            f"  foretune generate dataset={result.folder} tasks_from={result.folder}\n"
-            f"  foretune finetune checkpoint={settings.checkpoint} dataset={result.folder} "
-            f"choice.k={len(result.tasks)}"
-        )
-        return
-    if result.after is not None:
-        Console().print(transfer_table(result))
-    epochs, tasks = counted(result.epochs, "epoch"), counted(len(result.tasks), "task")
-    print(f"fine-tuned {epochs} on {tasks} in {result.seconds:.0f} s")
-    print(
-        f"wrote {result.checkpoint_dir}\nnext, on the device {result.hardware}:\n"
-        f"  foretune tune checkpoint={result.checkpoint_dir} network=resnet18"
-    )
+        print_table(result.table(), console)
+        folder = f"dataset={result.folder}"
+        tune = ("finetune", f"checkpoint={settings.checkpoint}", folder, f"choice.k={len(result.tasks)}")
+        for line in (
+            f"wrote {counted(len(result.tasks), 'task')} to {result.folder}",
+            "next, on the new device, to which the folder can be copied:",
+            f"  {shell_command('foretune', 'generate', folder, f'tasks_from={result.folder}')}",
+            f"  {shell_command('foretune', *tune)}",
+        ):
+            say(console, line)
+        return None
+    print_table(transfer_table(result), console)
+    trained = f" {counted(result.epochs, 'epoch')}" if result.epochs else ""
+    tasks, folder = counted(len(result.tasks), "task"), short_path(result.checkpoint_dir)
+    for line in (
+        f"fine-tuned{trained} on {tasks} in {duration(result.seconds)}",
+        f"wrote {folder}",
+        f"next, on the device {result.hardware}:",
+        f"  {shell_command('foretune', 'tune', f'checkpoint={folder}', 'network=resnet18')}",
+    ):
+        say(console, line)
+    return None if result.after is None else RunOutcome("Spearman", result.after.spearman)

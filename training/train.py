@@ -7,9 +7,11 @@ from dataclasses import replace
 from omegaconf import DictConfig
 
 from ..configuration import from_hydra
+from ..dataset.records.store import RecordStore
 from ..models.architectures.registry import feature_version_of
-from ..models.checkpoints.checkpoint import load_checkpoint, refuse_to_overwrite
-from ..wording import counted
+from ..models.checkpoints.checkpoint import load_card, load_checkpoint, refuse_to_overwrite
+from ..sweep import RunOutcome
+from ..wording import counted, duration
 from .evaluation.networks import evaluation_networks, split_by_networks
 from .fitting.config import TrainConfig
 from .fitting.feature_source import load_features
@@ -39,12 +41,21 @@ def run(config: TrainConfig) -> TrainResult:
     return train_model(replace(config, split=split), data, version)
 
 
-def main(config: DictConfig) -> None:
-    """Entry of `foretune train`."""
+def check(config: TrainConfig) -> None:
+    """Raises UserError for a dataset or checkpoint that does not exist, without reading its data."""
+    RecordStore(config.dataset).require()
+    if config.start_from:
+        load_card(config.start_from)
+
+
+def main(config: DictConfig) -> RunOutcome | None:
+    """Entry of `foretune train`; several runs are compared by the rank correlation on the test tasks."""
     settings = from_hydra(config, TrainConfig)
     result = run(settings)
     if not is_main_process():
-        return
+        return None
     trained = f"{counted(result.epochs, 'epoch')} in" if result.epochs else "for"
-    wrote = f"trained {trained} {result.seconds:.0f} s; wrote"
+    wrote = f"trained {trained} {duration(result.seconds)}; wrote"
     report(result.metrics, result.calibration, wrote, result.checkpoint_dir, settings.dataset)
+    part = next((name for name in ("test", "validation") if name in result.metrics), None)
+    return RunOutcome(f"{part} Spearman", result.metrics[part].spearman) if part else None

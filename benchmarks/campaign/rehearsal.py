@@ -18,7 +18,7 @@ def main() -> int:
     if status := subprocess.run([sys.executable, "-m", *words]).returncode:
         return status
     result = {"rehearsed": words}
-    print(f"wrote {write_result(benchmark, result, begun, this_machine(), results=Path(results))}")
+    write_result(benchmark, result, begun, this_machine(), results=Path(results))
     return 0
 
 

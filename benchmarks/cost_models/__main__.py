@@ -1,4 +1,18 @@
-"""Entry of `python -m benchmarks.cost_models`."""
+"""Shipped cost models compared with XGBoost and random order, on tasks that none of them has seen.
+
+    python -m benchmarks.cost_models
+    python -m benchmarks.cost_models --tables cpu --models xgb trees mlp random --epochs 15
+    python -m benchmarks.cost_models --tables cpu --models xgb_task trees random \
+        --curve-models xgb_task trees --curve-tasks 100 200 400 all --curve-records 8 16 all
+
+Checkpoints that were trained on the same records share a table. Every other model of the table is trained on
+these very records, and all are tested on the same tasks: the test tasks of the checkpoints' cards, and the
+tasks of whole networks. Test tasks whose shape (`foretune.dataset.records.task_shapes`) is among the training
+or validation tasks are left out and counted.
+
+Fits are kept in `outputs/benchmarks/cost_models`, so a stopped benchmark resumes. Words after `--` override
+settings of `foretune compare`.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +30,71 @@ from foretune.dataset.features.dataset import load_labelled_features
 from foretune.dataset.records.split import SplitConfig
 from foretune.errors import exits_cleanly
 from foretune.models.checkpoints.checkpoint import load_checkpoint
+from foretune.terminal import print_table
+from foretune.training.combine import combine
 from foretune.training.compare import comparison_table, networks_table, run, train_settings
 from foretune.training.comparison.config import CompareConfig, contestants_of
 from foretune.training.comparison.data import Load
 from foretune.training.comparison.result import ModelComparison
+from foretune.training.fitting.config import TrainConfig
+from foretune.training.train import train_model
 from hydra import compose, initialize_config_module
 from rich.console import Console
 
-from .. import cost_models
-from ..common import RESULTS, argument_parser, start, this_machine, write_result
+from ..common import argument_parser, start, this_machine, write_result
 from ..trained_on import CPUS
-from .ensemble import ensemble
-from .records import merged, records_apart, records_of, short_tasks, without_tasks
+from .records import TableRecords, merged, records_apart, records_of, short_tasks, without_tasks
+
+TRAINING = (
+    *(
+        "target.name=log_score",
+        "data.batch_size=256",
+        "data.keep_slow=true",
+        "loss.rank=0.1",
+        "loss.sigma=10",
+    ),
+    *("loss.offset=0.2", "trainer.progress_bar=false"),
+)
+"""Settings of the shipped members."""
+
+SEEDLESS = ("trees",)
+"""Models that are trained once, independent of the seeds."""
+
+
+def ensemble(records: TableRecords, options: argparse.Namespace, folder: Path) -> Path:
+    """Checkpoint of the models in `options.ensemble` for each seed; models from a stopped call are kept."""
+    found = folder / "combined"
+    if found.exists():
+        return found
+    members = []
+    for model in options.ensemble:
+        for seed in options.seeds[:1] if model in SEEDLESS else options.seeds:
+            members.append(_trained(records, options, folder / f"{model}-{seed}", model, seed))
+    combine([load_checkpoint(path, FEATURE_VERSION) for path in members], records.data, found)
+    return found
+
+
+def _trained(records: TableRecords, options: argparse.Namespace, folder: Path, model: str, seed: int) -> Path:
+    done = folder / "checkpoint"
+    if done.exists():
+        return done
+    own = [word.removeprefix("++").removeprefix("+") for word in options.overrides]
+    own = [word.removeprefix("train.") for word in own if word.startswith("train.")]
+    if model in SEEDLESS:
+        own = [
+            word
+            for word in own
+            if not word.startswith(("trainer.accelerator", "trainer.precision", "model."))
+        ]
+    resume = any(folder.rglob("last.ckpt"))
+    words = [
+        *(f"model={model}", "dataset=unused", f"run_dir={folder}", f"seed={seed}", f"resume={resume}"),
+        *(f"trainer.max_epochs={options.epochs}", f"trainer.threads={options.threads}", *TRAINING, *own),
+    ]
+    with initialize_config_module("foretune.conf", version_base="1.3"):
+        config = replace(from_hydra(compose("train", words), TrainConfig), split=records.split)
+    train_model(config, records.data, FEATURE_VERSION)
+    return done
 
 
 @dataclass(frozen=True)
@@ -165,8 +232,8 @@ def compare(
         config = replace(from_hydra(compose("compare", given), CompareConfig), split=split)
         contestants = contestants_of(config, train_settings, FEATURE_VERSION)
     comparison = run(config, contestants, FEATURE_VERSION, matter.__getitem__)
-    for printed in filter(None, (comparison_table(comparison), networks_table(comparison))):
-        Console(width=160).print(printed)
+    for table in (comparison_table(comparison), networks_table(comparison)):
+        print_table(table, Console(width=160))
     return comparison
 
 
@@ -197,7 +264,7 @@ def _listed(values: Sequence[Any]) -> str:
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argument_parser(cost_models)
+    parser = argument_parser(__name__)
     add = parser.add_argument
     names = [table.checkpoints[0] for table in SHIPPED]
     add("--tables", nargs="+", choices=names, default=names, help="by their first checkpoint (all)")
@@ -219,7 +286,6 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--curve-records", nargs="*", default=["8", "16", "all"], help="records a task (%(default)s)")
     add("--runs-in", type=Path, default=Path("outputs/benchmarks/cost_models"), help="(%(default)s)")
     add("--variant", default="", help="suffix of the result's folder")
-    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
     add("overrides", nargs="*", metavar="OVERRIDE", help="for foretune compare, after a --")
     options = parser.parse_args(words)
     if options.curve_models and len(options.tables) > 1:
@@ -241,7 +307,7 @@ def main() -> None:
         result["trained_on"] = device
     if options.curve_models:
         result["curve"] = tables[0].pop("curve")
-    folder = write_result(
+    write_result(
         "cost_models",
         result,
         begun,
@@ -250,7 +316,7 @@ def main() -> None:
         notes="Models are trained and tested on stored records: only seconds depend on the machine.",
         results=options.out,
     )
-    print(f"wrote {folder}; pages are in {options.runs_in}")
+    print(f"pages are in {options.runs_in}")
 
 
 if __name__ == "__main__":

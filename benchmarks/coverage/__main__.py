@@ -10,8 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from .. import coverage
-from ..common import RESULTS, argument_parser, kept_run, read_json, start, this_machine, write_result
+from ..common import argument_parser, kept_run, read_json, start, this_machine, write_result
 from .networks import NETWORKS, NOT_COUNTED
 from .process import sweep_one
 from .zoos import OWN
@@ -29,7 +28,7 @@ INSTALL = {"timm": _ALONE, "torchvision": _ALONE, "pytorchcv": _EXTRA, "transfor
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argument_parser(coverage)
+    parser = argument_parser(__name__)
     add = parser.add_argument
     add("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS), metavar="NAME", help="(all)")
     add("--most", type=int, help="run at most so many networks that are not kept")
@@ -39,7 +38,6 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--limit-mb", type=float, default=6000.0, help="memory its processes may take (%(default)s)")
     add("--runs-in", type=Path, default=Path("outputs/benchmarks/coverage"), help="(%(default)s)")
     add("--variant", default="", help="suffix of the result's folder")
-    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
     return parser.parse_args(words)
 
 
@@ -113,7 +111,7 @@ def main() -> None:
         "pending": pending,
         "rows": rows,
     }
-    folder = write_result(
+    write_result(
         "coverage",
         result,
         begun,
@@ -122,7 +120,7 @@ def main() -> None:
         notes="Each row has the commit it was run at. Seconds were taken beside other work of the machine.",
         results=arguments.out,
     )
-    print(f"{counts['passed']} of {counts['networks']} passed, {len(pending)} not run yet; wrote {folder}")
+    print(f"{counts['passed']} of {counts['networks']} passed, {len(pending)} not run yet")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,4 @@
-"""FamilySeer's families, surrogates and foresee tuning on this project's records, by replay, and live.
-
-python -m benchmarks.families --part accuracy|replay|live
-"""
+"""Constants of `python -m benchmarks.families`."""
 
 POOL = "data/networks"
 """Tasks of three networks with 40 measured programs each."""

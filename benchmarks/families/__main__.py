@@ -1,4 +1,7 @@
-"""Entry of `python -m benchmarks.families`."""
+"""FamilySeer's families, surrogates and foresee tuning on this project's records, by replay, and live.
+
+python -m benchmarks.families --part accuracy|replay|live
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import families
 from ..checkouts import commit_of
 from ..common import (
     RESULTS,
@@ -135,7 +137,7 @@ def _constants() -> dict[str, float]:
 
 def main() -> None:
     """Runs one part and writes the available results of all parts."""
-    parser = argument_parser(families)
+    parser = argument_parser(__name__, out=False)
     parser.add_argument("--part", choices=("accuracy", "replay", "live"), required=True)
     parser.add_argument("--dataset", type=Path, default=ROOT / POOL, help="pool of networks to replay")
     parser.add_argument("--seeds", type=int, default=10, help="(%(default)s)")
@@ -167,7 +169,7 @@ def main() -> None:
         print("the limit is reached; the same command goes on")
         return
     parts = {**known_parts(hardware), arguments.part: found}
-    folder = write_result(
+    write_result(
         "families",
         parts,
         begun,
@@ -175,7 +177,6 @@ def main() -> None:
         notes="accuracy and replay use the machine's records; another one may have computed on them",
         results=RESULTS,
     )
-    print(f"wrote {folder}")
 
 
 def known_parts(hardware: Hardware) -> dict[str, Any]:

@@ -1,4 +1,16 @@
-"""Entry of `python -m benchmarks.gpu_networks`."""
+"""Networks on a GPU: the checkpoint, no checkpoint, and stock MetaSchedule, compared with PyTorch.
+
+    python -m benchmarks.gpu_networks --target cuda --dtype bfloat16 --networks resnet18 --runs 3
+
+Each network is tuned with `checkpoint=cuda` and timed in turns with eager, torch.compile and max-autotune.
+Then it is tuned with the same number of measured programs per task in two other ways: with `checkpoint=null`,
+and by MetaSchedule's own search (XGBoost, its default strategy). With the first seed, that search also runs
+with `--stock-trials` per task. Stock searches its tasks sequentially, so that each is kept, and the network
+is compiled like the others. The time to a runnable network is the time of the whole command. Float32 is
+without TF32 in all of them.
+
+Runs are kept in `--runs-in`, so a stopped benchmark resumes.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +22,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .. import gpu_networks
 from ..checkouts import python_in
 from ..common import ROOT, argument_parser, in_turns, start, this_machine
 from ..kept_runs import KeptRuns, add_options
@@ -120,7 +131,7 @@ class Contest:
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argument_parser(gpu_networks)
+    parser = argument_parser(__name__)
     add = parser.add_argument
     add("--networks", nargs="+", default=NETWORKS, help="(%(default)s)")
     add("--target", default="cuda", help="target of foretune tune (%(default)s)")
@@ -149,7 +160,7 @@ def main() -> None:
         rows += Contest(given, runs, network, seed).rows()
     hardware = this_machine("llvm" if given.dry_run else given.target)
     result = {"dtype": given.dtype, "policy": POLICY, "budget_s": given.budget_s, "rows": rows}
-    print(f"wrote {runs.write('gpu_networks', result, begun, hardware)}")
+    runs.write("gpu_networks", result, begun, hardware)
 
 
 if __name__ == "__main__":

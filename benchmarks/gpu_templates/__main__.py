@@ -1,27 +1,103 @@
-"""Entry of `python -m benchmarks.gpu_templates`."""
+"""Hardware-native templates on a GPU against PyTorch's library calls (Bolt, Figures 1 and 8, Tables 1 and 2).
+
+    python -m benchmarks.gpu_templates                   # on a machine with an NVIDIA GPU
+    python -m benchmarks.gpu_templates --compile-only    # anywhere: kept and rejected templates
+
+The problems are products and convolutions in float16, and the operators of BERT-base for one text in
+bfloat16. The most promising templates of each are compiled, templates that spill are rejected, and the others
+are timed. For the problems after `--exhaustive`, all templates are timed, which compares the closed form's
+choice with the fastest. Two products back to back are timed in one kernel and in two. Then BERT-base is tuned
+in bfloat16 with the templates, and compared with PyTorch (`benchmarks.rivals`). Without a GPU,
+`--compile-only` goes through the same problems and the network: it lists the calls that templates compute,
+and their resources. It needs Triton: pip install 'foretune[triton]'.
+"""
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from foretune.compiler.instruction_sets import GPUS, Gpu
+from foretune.compiler.networks import Lowering, extract_tasks, load_network, to_relax
+from foretune.compiler.networks.alternatives.gpu_chains import gpu_chains
 from foretune.compiler.targets import traits
 from foretune.compiler.templates.gpu.attention import BackToBack
+from foretune.compiler.templates.gpu.compilation import Compiled, compiled
 from foretune.compiler.templates.gpu.launch import compiler_latency_s, latency_s, library_latency_s
+from foretune.compiler.templates.gpu.matching import matched
 from foretune.compiler.templates.gpu.problem import Problem, Product
-from foretune.compiler.templates.gpu.profiler import Profile, profile
-from foretune.compiler.templates.gpu.tiling import cycles
+from foretune.compiler.templates.gpu.profiler import Compile, Profile, profile
+from foretune.compiler.templates.gpu.tiling import Tiling, cycles, ranked
+from foretune.compiler.tvm_compat import available_cores, parse_target
 
-from .. import gpu_templates as study
-from ..common import RESULTS, argument_parser, start, write_result
-from .every_tiling import every_tiling
-from .network import kernels_of, tune_and_time
+from ..common import ROOT, argument_parser, start, write_result
 from .problems import DEPARTURES, PROBLEMS
+
+_TARGETS = {80: "nvidia/nvidia-a100", 90: "nvidia/nvidia-h100"}
+NARROW = "bfloat16"
+
+
+def kernels_of(name: str, gpu: Gpu) -> Iterator[str]:
+    """One line for each problem of a network: its calls, and its most promising template, compiled.
+
+    The cycles come from the closed form and are not measured.
+    """
+    target = parse_target(_TARGETS[gpu.capability])
+    mod = to_relax(load_network(name), target, Lowering(dtype=NARROW))
+    chains = gpu_chains(mod)
+    left = {task.workload_hash: task for task in extract_tasks(mod, target, name)}
+    weights = {workload: task.weight for workload, task in left.items()}
+    for chain in chains:
+        for workload in chain.replaces:
+            weights[workload] -= len(chain.places)
+        yield _line(chain.name, len(chain.places), chain.match.problem, gpu)
+    for workload, task in left.items():
+        match = matched(task.mod) if weights[workload] else None
+        if match is not None:
+            yield _line(task.name, weights[workload], match.problem, gpu)
+        elif weights[workload]:
+            yield f"{name}: {weights[workload]} x {task.name}: searched, as no template computes it"
+
+
+def _line(name: str, calls: int, problem: Problem, gpu: Gpu) -> str:
+    template = profile(problem, gpu, 1).templates[0].compiled
+    kernels = ", ".join(
+        f"{kernel.registers} registers and {kernel.shared_bytes} bytes of shared memory"
+        for kernel in template.kernels
+    )
+    estimate = cycles(problem, template.tiling, gpu)
+    title = problem.title(template.tiling)
+    return f"{calls} x {name}: {title}; {kernels}; {estimate:.0f} cycles by the closed form"
+
+
+def tune_and_time(name: str, seconds: float, out: Path) -> None:
+    """Tunes a network in bfloat16 with templates, and compares it with PyTorch (`benchmarks.rivals`)."""
+    words = ["--target", "cuda", "--networks", name, "--variant", f"cuda-{NARROW}", "--extend", "--keep"]
+    settings = [f"budget_s={seconds:g}", f"lowering.dtype={NARROW}"]
+    command = [sys.executable, "-m", "benchmarks.rivals", *words, "--out", str(out), "--", *settings]
+    subprocess.run(command, check=True, cwd=ROOT)
+
+
+def every_tiling(problem: Problem, gpu: Gpu) -> tuple[int, Compile]:
+    """Number of tilings, and a function that looks up a tiling's compilation result."""
+    tilings = ranked(problem, gpu)
+    with ProcessPoolExecutor(available_cores(), mp_context=get_context("spawn")) as pool:
+        made = pool.map(compiled, repeat(problem), tilings, repeat(gpu), chunksize=4)
+        found = dict(zip(tilings, made, strict=False))
+
+    def look_up(_: Problem, tiling: Tiling, __: Gpu) -> Compiled:
+        return found[tiling]
+
+    return len(tilings), look_up
+
 
 Timer = Callable[..., float]
 
@@ -86,7 +162,7 @@ def estimates(problem: Problem, gpu: Gpu, found: Profile) -> list[tuple[float, f
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argument_parser(study)
+    parser = argument_parser(__name__)
     add = parser.add_argument
     add("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS), metavar="PROBLEM")
     add("--count", type=int, default=8, help="templates of each that are timed (%(default)s)")
@@ -111,7 +187,6 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
         help="print what the profiler keeps; nothing is timed or written",
     )
     add("--capability", type=int, choices=GPUS, default=80, help="with --compile-only (%(default)s)")
-    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
     return parser.parse_args(words)
 
 
@@ -136,7 +211,7 @@ def main() -> None:
         print(row, flush=True)
     if hardware is not None:
         result = {"count": arguments.count, "capability": gpu.capability, "problems": rows}
-        print(f"wrote {write_result('gpu_templates', result, begun, hardware, results=arguments.out)}")
+        write_result("gpu_templates", result, begun, hardware, results=arguments.out)
     if arguments.network == "none":
         return
     if hardware is None:

@@ -1,4 +1,14 @@
-"""Entry of `python -m benchmarks.networks`."""
+"""Whole networks tuned by `foretune tune`, each run with an empty database.
+
+    python -m benchmarks.networks --set headline
+    python -m benchmarks.networks --set unseen --runs 2 --minutes 120
+    python -m benchmarks.networks --networks resnet18 --runs 5 -- search=high_quality
+    python -m benchmarks.networks --set headline --against ../before
+
+Networks take turns, so that a slow hour of the machine affects all of them. Runs are kept in
+`outputs/benchmarks/networks` until the commit changes, so a stopped benchmark resumes. With `--against`, this
+checkout and another one take turns on each network, and the networks they tuned are timed side by side.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .. import networks
 from ..checkouts import cause_of, commit_of
-from ..common import RESULTS, ROOT, argument_parser, in_turns, kept_run, start, this_machine, write_result
+from ..common import ROOT, argument_parser, in_turns, kept_run, start, this_machine, write_result
 from .overlap import in_records
 from .runs import DisturbedError, side_by_side, tune
 
@@ -86,7 +95,7 @@ def describe(network: str, seed: int, run: dict[str, Any]) -> str:
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argument_parser(networks)
+    parser = argument_parser(__name__)
     add = parser.add_argument
     add("--set", choices=SETS, default="headline", help="(%(default)s)")
     add("--networks", nargs="+", help="these instead, as the result networks_chosen")
@@ -96,7 +105,6 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--again", action="store_true", help="run anew what is kept")
     add("--runs-in", type=Path, default=Path("outputs/benchmarks/networks"), help="(%(default)s)")
     add("--variant", default="", help="suffix of the result's folder, such as high_quality")
-    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
     add("overrides", nargs="*", metavar="OVERRIDE", help="for foretune tune, after a --")
     return parser.parse_args(words)
 
@@ -130,7 +138,7 @@ def main() -> None:
         },
     }
     of = "against" if arguments.against else "chosen" if arguments.networks else arguments.set
-    folder = write_result(
+    write_result(
         f"networks_{of}",
         result,
         begun,
@@ -139,7 +147,6 @@ def main() -> None:
         checkouts={"this": ROOT, "other": arguments.against} if arguments.against else None,
         results=arguments.out,
     )
-    print(f"wrote {folder}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,27 @@
-"""Entry of `python -m benchmarks.reuse`."""
+"""Reuse of programs between tasks: its savings and its costs.
+
+    python -m benchmarks.reuse --part networks
+    python -m benchmarks.reuse --part networks --networks resnet18 --runs 3 --minutes 60
+    python -m benchmarks.reuse --part shapes
+    python -m benchmarks.reuse --part pairs --types C2D DEP --pairs 8
+    python -m benchmarks.reuse --part pairs --extend --minutes 30
+    python -m benchmarks.reuse --part plans
+    python -m benchmarks.reuse --part sets --sets dcgan bert_base --trials 64
+
+`networks` tunes whole networks by `foretune tune` in turns with `search.reuse=auto`, with `off`, and with a
+control that measures equally few programs without reusing any; the tuned networks are timed side by side.
+`shapes` tunes a second batch size or sequence length after the first, with one database. `pairs` are Figures
+7 and 8 of ETO, `sets` are Figures 9 to 11: both time the fastest programs in turns. `plans` measures nothing:
+it counts ETO's estimates for these sets. A result names the parts that did not fit into the time. Runs are
+kept in `outputs/benchmarks/reuse` until the commit changes, or beyond it with `--keep`, so a benchmark that
+was stopped or ran out of time resumes. `--extend` continues from the committed result of this machine. Pairs
+and sets have a backend of 64 trials, which `--trials` changes; the paper uses 1,000.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -11,14 +29,83 @@ from typing import Any
 from foretune.compiler.task import Task
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.measure import Executor, ExecutorConfig, MeasureConfig, make_executor
+from foretune.inference.eto.published import PublishedTrees
+from foretune.inference.reuse.config import BRIDGES
+from foretune.inference.spaces.stock import StockSpace
 from tvm.target import Target
 
-from .. import reuse
 from ..common import argument_parser, in_turns, start, this_machine
 from ..kept_runs import KeptRuns, add_options, earlier_result
 from ..networks import contest
-from . import operator_sets, plans, second_shapes, single_pairs, whole_networks
+from . import operator_sets, second_shapes, single_pairs
 from .methods import BACKEND, SMALL_STOCK, STOCK, Searched, searched
+from .operator_sets import tasks_of
+
+TRIALS = (16, 32, 64, 256, 1000)
+"""Programs that the backend measures for an operator; the paper uses the last number."""
+
+
+def plans_of(name: str) -> Iterator[dict[str, Any]]:
+    """Yields the plan of each number of trials and kind of bridges for a set.
+
+    `backend` and `estimated` are the numbers of programs of the backend's searches alone and of the tree; an
+    operator without reuse counts with the backend's number in both.
+    """
+    target = parse_target("llvm")
+    tasks = tasks_of(name)
+    own = {task.workload_hash for task in tasks}
+    trees = PublishedTrees(target, StockSpace(None))
+    for bridges in BRIDGES:
+        for trials in TRIALS:
+            selected = trees.least_cost(tasks, trials=trials, bridges=bridges)
+            tree = selected.selection.tree({}, {})
+            unread = len(own - tree.parents.keys())
+            yield {
+                "bridges": bridges,
+                "trials": trials,
+                "operators": len(tasks),
+                "searched": unread + len(own.intersection(tree.searched)),
+                "bridges_taken": len(tree.parents.keys() - own),
+                "backend": trials * len(tasks),
+                "estimated": tree.cost + trials * unread,
+            }
+
+
+NETWORKS = ("resnet18", "mobilenetv2", "bert_base", "densenet121")
+"""Networks of the part by default; DenseNet-121 has over 90 tasks."""
+
+LARGE = ("densenet121",)
+"""Networks whose second and further runs come last."""
+
+_TAKING_OVER = ("search.reuse=auto", "search.auto.starts=4")
+
+SEARCHES: Mapping[str, tuple[str, ...]] = {
+    "off": ("search.reuse=off",),
+    "auto": _TAKING_OVER,
+    "fewer": ("search.reuse=auto", "search.auto.starts=0"),
+    "short": (*_TAKING_OVER, "search.auto.source_rounds=3", "search.auto.depthwise_rounds=1"),
+    "shared": (*_TAKING_OVER, "search.share_surrogate=true"),
+    "few_heavy": (*_TAKING_OVER, "search.auto.heavy_share=0.2"),
+    "paper": ("search.reuse=paper", "search.eto.trials=64"),
+    "two_rounds": (*_TAKING_OVER, "search.auto.depthwise_rounds=2"),
+}
+"""Overrides of `foretune tune` by the name of the search in a result.
+
+All but `fewer` reuse up to four programs, like a search without templates; `fewer` reuses none, like a search
+with templates. `short` gives sources and depthwise convolutions fewer rounds, `shared` also shares the
+surrogate among the tasks of a family, `paper` is ETO as published with a backend of 64 trials, `few_heavy`
+gives all rounds to tasks of a fifth alone, and `two_rounds` gives depthwise convolutions two.
+"""
+
+BY_DEFAULT = ("off", "auto", "fewer")
+"""Searches of a run by default."""
+
+
+def turns_of(networks: Sequence[str], runs: int) -> list[tuple[str, int]]:
+    """Networks with their seeds in the order of the runs: one of each first, further ones of LARGE last."""
+    rounds = [(network, seed) for seed in range(runs) for network in networks]
+    return sorted(rounds, key=lambda one: one[1] > 0 and one[0] in LARGE)
+
 
 WITH_PROGRAMS = ".json.xz"
 """Suffix of kept runs that hold programs."""
@@ -26,8 +113,8 @@ WITH_PROGRAMS = ".json.xz"
 
 def networks(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
     """Part `networks`."""
-    turns = whole_networks.turns(arguments.networks or whole_networks.NETWORKS, arguments.runs or 3)
-    searches = {name: whole_networks.SEARCHES[name] for name in arguments.searches}
+    turns = turns_of(arguments.networks or NETWORKS, arguments.runs or 3)
+    searches = {name: SEARCHES[name] for name in arguments.searches}
     return {"networks": contest.of_networks(runs, turns, searches, arguments.overrides)}
 
 
@@ -144,7 +231,7 @@ def planned(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
     for name in arguments.sets or operator_sets.SETS:
         if name in found or not runs.in_time(name):
             continue
-        rows = runs.kept(f"{name}-plans", {"set": name}, lambda name=name: list(plans.plans(name)))
+        rows = runs.kept(f"{name}-plans", {"set": name}, lambda name=name: list(plans_of(name)))
         if rows is not None:
             found[name] = rows
             print(f"{name}: {rows[0]['operators']} operators", flush=True)
@@ -158,15 +245,15 @@ MINUTES = {"networks": 45.0, "shapes": 30.0, "pairs": 40.0, "plans": 30.0, "sets
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argument_parser(reuse)
+    parser = argument_parser(__name__)
     add = parser.add_argument
     add("--part", choices=PARTS, required=True)
-    add("--networks", nargs="+", help=f"of the part networks ({' '.join(whole_networks.NETWORKS)})")
+    add("--networks", nargs="+", help=f"of the part networks ({' '.join(NETWORKS)})")
     add(
         "--searches",
         nargs="+",
-        choices=whole_networks.SEARCHES,
-        default=list(whole_networks.BY_DEFAULT),
+        choices=SEARCHES,
+        default=list(BY_DEFAULT),
         help="of the part networks (%(default)s)",
     )
     add("--types", nargs="+", choices=single_pairs.TYPES, help="of the part pairs (all)")
@@ -202,7 +289,7 @@ def main() -> None:
     begun, machine, benchmark = start(), this_machine(target), f"reuse_{arguments.part}"
     runs = runs_of(arguments, earlier_result(arguments, benchmark, machine))
     result = {"part": arguments.part, **PARTS[arguments.part](arguments, runs)}
-    print(f"wrote {runs.write(benchmark, result, begun, machine)}")
+    runs.write(benchmark, result, begun, machine)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,14 @@
-"""Entry of `python -m benchmarks.rivals`."""
+"""Tuned networks compared with a user's other choices: PyTorch eager, torch.compile, ONNX Runtime, OpenVINO.
+
+    python -m benchmarks.rivals
+    python -m benchmarks.rivals --networks squeezenet resnet18 -- search=high_efficiency
+    python -m benchmarks.rivals --target cuda --networks resnet18 -- budget_s=300
+
+Each network is tuned by `foretune tune` from an empty database and timed in turns with its rivals, each in a
+separate process. Measured networks are kept in `outputs/benchmarks/rivals` until the commit changes, or
+beyond it with `--keep`, so a stopped benchmark resumes. 13 networks take about 45 minutes on two cores. On a
+GPU, PyTorch's engines are the only rivals.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +21,8 @@ from typing import Any
 
 from foretune.inference.deploy.rivals.registry import RIVALS
 
-from .. import rivals
 from ..checkouts import cause_of, commit_of
-from ..common import RESULTS, ROOT, argument_parser, kept_run, start, this_machine, write_result
+from ..common import ROOT, argument_parser, kept_run, start, this_machine, write_result
 from ..kept_runs import earlier_result
 from .runs import FORETUNE, measure
 
@@ -29,7 +38,7 @@ NOTES = f"{FORETUNE} is the tuned network; a rival's latency is the median of it
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argument_parser(rivals)
+    parser = argument_parser(__name__)
     add = parser.add_argument
     add("--networks", nargs="+", default=NETWORKS, help="(%(default)s)")
     add("--target", default="llvm", help="target of foretune tune (%(default)s)")
@@ -41,7 +50,6 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--extend", action="store_true", help="add to the committed result of this machine")
     add("--runs-in", type=Path, default=Path("outputs/benchmarks/rivals"), help="(%(default)s)")
     add("--variant", default="", help="suffix of the result's folder")
-    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
     add("overrides", nargs="*", metavar="OVERRIDE", help="for foretune tune, after a --")
     arguments = parser.parse_args(words)
     if arguments.target != "llvm":
@@ -147,7 +155,7 @@ def main() -> None:
         "threads": hardware.cores,
         **merged(earlier, runs, failures),
     }
-    folder = write_result(
+    write_result(
         "rivals",
         result,
         begun,
@@ -156,7 +164,6 @@ def main() -> None:
         notes=NOTES,
         results=arguments.out,
     )
-    print(f"wrote {folder}")
 
 
 if __name__ == "__main__":

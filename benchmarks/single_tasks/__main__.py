@@ -1,4 +1,14 @@
-"""Entry of `python -m benchmarks.single_tasks`."""
+"""Single tasks searched by `foretune.inference.tune_tasks`, several seeds each, one process per search.
+
+    python -m benchmarks.single_tasks
+    python -m benchmarks.single_tasks --against ../before --seeds 3
+    python -m benchmarks.single_tasks --tasks C2D:0 GMM:0 --settings "" "top_k=24 rounds=3"
+
+Tasks, seeds and contestants take turns. Contestants are this checkout and another one, or each of the
+settings, which are fields of OneShotConfig such as `stop.minimum=4`, or `checkpoint=PATH`. One evaluator of
+this checkout times the best program of each search in turns, with cold caches and with warm ones. Searches
+are kept in `outputs/benchmarks/single_tasks` until the commit changes.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +23,8 @@ from foretune.compiler.task import Task
 from foretune.compiler.tvm_compat import parse_target
 from tvm.target import Target
 
-from .. import single_tasks
 from ..checkouts import commit_of
 from ..common import (
-    RESULTS,
     ROOT,
     argument_parser,
     geometric_mean,
@@ -74,7 +82,7 @@ def describe(name: str, runs: Mapping[str, list[dict[str, Any]]]) -> str:
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argument_parser(single_tasks)
+    parser = argument_parser(__name__)
     add = parser.add_argument
     add("--tasks", nargs="+", default=TEN, metavar="SOURCE:NUMBER", help="(ten tasks)")
     add("--seeds", type=int, default=3, help="how many (%(default)s)")
@@ -84,7 +92,6 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--again", action="store_true", help="run anew what is kept")
     add("--runs-in", type=Path, default=Path("outputs/benchmarks/single_tasks"), help="(%(default)s)")
     add("--variant", default="", help="suffix of the result's folder")
-    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
     arguments = parser.parse_args(words)
     if arguments.against and len(arguments.settings) > 1:
         parser.error("--against compares checkouts: give one of --settings at most")
@@ -141,7 +148,7 @@ def main() -> None:
         print(describe(name, timed), flush=True)
         rows[name] = {"gflop": tasks[name].flops / 1e9, "runs": timed}
     benchmark = "single_tasks" if len(contestants) == 1 else "search_settings"
-    folder = write_result(
+    write_result(
         "single_tasks_against" if arguments.against else benchmark,
         {"settings": arguments.settings, "tasks": rows},
         begun,
@@ -150,7 +157,6 @@ def main() -> None:
         checkouts={name: of[0] for name, of in contestants.items()} if arguments.against else None,
         results=arguments.out,
     )
-    print(f"wrote {folder}")
 
 
 if __name__ == "__main__":

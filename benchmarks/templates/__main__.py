@@ -1,4 +1,11 @@
-"""Entry of `python -m benchmarks.templates`."""
+"""Templates on the shapes of BERT, ResNet and MobileNetV2, as shares of the cores' peak (Bolt, Figure 1).
+
+    python -m benchmarks.templates --parts shapes
+    python -m benchmarks.templates --parts contest --threads 1 2 --extend
+
+The contest compares the templates with MetaSchedule's default rules and oneDNN. Contests are kept in
+`outputs/benchmarks/templates` until the commit changes.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +27,8 @@ from foretune.compiler.templates.cpu.programs import AnyTemplate
 from foretune.compiler.tvm_compat import parse_target, target_cores
 from tvm.target import Target
 
-from .. import templates
 from ..checkouts import commit_of
-from ..common import RESULTS, ROOT, argument_parser, kept_run, start, this_machine, write_result
+from ..common import ROOT, argument_parser, kept_run, start, this_machine, write_result
 from ..kept_runs import earlier_result, notes_of
 from .contest import Ring, scheduled
 from .peak import peak_gflops
@@ -32,7 +38,7 @@ SHAPES, CONTEST = "shapes", "contest"
 
 
 def arguments_of() -> argparse.Namespace:
-    parser = argument_parser(templates)
+    parser = argument_parser(__name__)
     add = parser.add_argument
     add("--target", default="llvm", help="target (%(default)s)")
     add("--parts", nargs="+", default=[SHAPES, CONTEST], choices=[SHAPES, CONTEST], help="(both)")
@@ -44,7 +50,6 @@ def arguments_of() -> argparse.Namespace:
     add("--keep", action="store_true", help="keep contests of earlier commits too")
     add("--extend", action="store_true", help="keep the parts of this machine's result that are not run")
     add("--runs-in", type=Path, default=Path("outputs/benchmarks/templates"), help="(%(default)s)")
-    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
     return parser.parse_args()
 
 
@@ -58,10 +63,7 @@ def main() -> None:
         result |= _all_shapes(arguments, target)
     if CONTEST in arguments.parts:
         result |= {"trials": arguments.trials, "contests": _contests(arguments, target)}
-    folder = write_result(
-        "templates", result, begun, hardware, notes=notes_of(earlier), results=arguments.out
-    )
-    print(f"wrote {folder}")
+    write_result("templates", result, begun, hardware, notes=notes_of(earlier), results=arguments.out)
 
 
 def _contests(arguments: argparse.Namespace, target: Target) -> list[dict[str, Any]]:

@@ -7,7 +7,10 @@ import time
 import numpy as np
 import tvm
 from foretune.compiler.instruction_sets import Instruction
-from foretune.compiler.templates.cpu.intrinsics.dot_intrinsics import accumulators_and_operands
+from foretune.compiler.templates.cpu.intrinsics.dot_intrinsics import (
+    accumulators_and_operands,
+    multiply_add_ir,
+)
 from foretune.compiler.templates.cpu.intrinsics.tile_intrinsics import (
     configure_function,
     configure_ir,
@@ -52,19 +55,19 @@ def _llvm_ir(instruction: Instruction) -> str:
 
 
 def _of_vectors(instruction: Instruction) -> str:
-    sums, operand, intrinsic = accumulators_and_operands(instruction)
+    sums, operand = accumulators_and_operands(instruction)
+    declared, multiply = multiply_add_ir(instruction)
     numbers = range(_SUMS)
     phis = "".join(f"  %s{n} = phi {sums} [ %s, %entry ], [ %t{n}, %loop ]\n" for n in numbers)
     adds = "".join(
-        f"  %t{n} = call {sums} @{intrinsic}({', '.join(_arguments(instruction, sums, operand, n))})\n"
+        f"  %t{n} = call {sums} @{multiply}({', '.join(_arguments(instruction, sums, operand, n))})\n"
         for n in numbers
     )
     stores = "".join(
         f"  %p{n} = getelementptr i8, ptr %m, i64 {64 * n}\n  store {sums} %t{n}, ptr %p{n}, align 1\n"
         for n in numbers
     )
-    return f"""
-declare {sums} @{intrinsic}({sums}, {operand}, {operand})
+    return f"""{declared}
 define i32 @peak(ptr %m) {{
 entry:
   %s = load {sums}, ptr %m, align 1

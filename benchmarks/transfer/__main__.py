@@ -1,4 +1,22 @@
-"""Entry of `python -m benchmarks.transfer`."""
+"""Few-shot transfer of a cost model to another device (Fasor, section 4.2), with baselines.
+
+    python -m benchmarks.transfer --dataset data/cpu
+    python -m benchmarks.transfer --dataset data/cpu --target ID --train model=transformer --seeds 1
+    python -m benchmarks.transfer --dataset data/cpu-targets --source cpu data/cpu
+
+Each device of the dataset is in turn the new one, and all others together are the source; or the source is a
+checkpoint, given with its training dataset. A third of the new device's tasks, whose shapes the source does
+not have, form the test; from the rest, the pool, k tasks are chosen. Compared on the test
+tasks: the unchanged source model (none), fine-tuned on k tasks chosen by Fasor's clusters, by k-means and at
+random, trained from scratch on Fasor's k tasks, and, as the goal, trained and fine-tuned on the whole pool.
+The seed decides random choices, batches and initial weights; the source model and the split are the same for
+all.
+
+Cells run seed by seed, with the devices in turn, and none begins after --minutes. The same command resumes
+after a stop or a time-out. Finished cells are kept in `--work` with a page of curves; `cells_left` in the
+result counts the others. `--train` and `--finetune` take Hydra overrides of foretune train and foretune
+finetune, and `--epochs` bounds the trainings of both.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +36,7 @@ from foretune.training.train import data_sha256
 from foretune.training.transfer.recorded_transfer import of_device
 from hydra import initialize_config_module
 
-from .. import transfer
-from ..common import RESULTS, argument_parser, read_json, start, this_machine, write_json, write_result
+from ..common import argument_parser, read_json, start, this_machine, write_json, write_result
 from ..cost_models.records import merged
 from .page import write_page
 from .study import METRICS, Runner, Source, Study, pending, summarised, tasks_of
@@ -31,7 +48,7 @@ log = logging.getLogger("transfer")
 
 
 def parsed() -> argparse.Namespace:
-    parser = argument_parser(transfer)
+    parser = argument_parser(__name__)
     parser.add_argument("--dataset", type=Path, nargs="+", required=True, help="several count as one")
     parser.add_argument(
         "--min-tasks", type=int, default=MIN_TASKS, help="of a device that is a target (%(default)s)"
@@ -54,7 +71,6 @@ def parsed() -> argparse.Namespace:
         "--work", type=Path, default=Path("outputs/benchmarks/transfer"), help="(%(default)s)"
     )
     parser.add_argument("--variant", default="", help="suffix of the result's folder, such as cpus")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="(%(default)s)")
     return parser.parse_args()
 
 
@@ -143,10 +159,10 @@ def main() -> None:
     write_page(results, options.work / fingerprint / "transfer.html")
     if results["cells_left"]:
         print(f"no time for {results['cells_left']} cells: the same command goes on")
-    folder = write_result(
+    write_result(
         "transfer", compact(results), begun, this_machine(), variant=options.variant, results=options.out
     )
-    print(f"wrote {folder} and {options.work / fingerprint / 'transfer.html'}")
+    print(f"wrote {options.work / fingerprint / 'transfer.html'}")
 
 
 if __name__ == "__main__":

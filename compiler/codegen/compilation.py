@@ -24,6 +24,7 @@ from ..tvm_compat import (
     argument_buffers,
     has_mma_fragments,
     load_tensor_intrinsics,
+    named_main,
     without_layout_change,
 )
 from ..tvm_compat.cuda_text import CALLBACK, compile_without_headers
@@ -60,6 +61,7 @@ def entries(mod: tvm.IRModule, checked: bool) -> tuple[tvm.IRModule, dict[str, A
 
     With `checked`, the module has an entry whose outputs can be compared.
     """
+    mod = named_main(mod)
     buffers = {TIMED: argument_buffers(mod)}
     timed = without_layout_change(mod)
     if timed is mod:

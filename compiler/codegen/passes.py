@@ -2,24 +2,32 @@
 
 This happens after scheduling: traces, hashes and features of programs stay unchanged, and a process that
 compiles them without it produces correct code, too.
+
+TVM gets arrays of a kilobyte or more from its memory manager, inside of the loop over threads. The sums of a
+register tile are such an array if vectors have 512 bits: they went through memory after each loop of the
+reduction, and into the epilogue. Layers with a short reduction took up to 1.7 times as long.
+`with_local_arrays` keeps them on the stack, from where LLVM takes them into registers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from math import prod
 from typing import Any
 
 import tvm
+import tvm_ffi
+from tvm import tirx
 from tvm.tirx import PrimFunc
 from tvm.tirx.compilation_pipeline import PIPELINE_MAP, register_tir_pipeline
 
-from .bfloat16_rounding import with_native_rounding
+from ..operators.shared.tir import extents
+from ..tvm_compat import cpu_target
 from .fast_scheduling import bound_scheduling
-from .integer_rounding import with_integer_rounding
-from .local_arrays import with_local_arrays
 from .prefetching import with_prefetches
 from .remainders import with_remainders_apart
+from .rounding import with_integer_rounding, with_native_rounding
 from .vector_math import vectorise_math
 from .wide_vectors import with_register_vectors
 
@@ -33,8 +41,8 @@ def improve_code() -> None:
 
     Exponentials, hyperbolic tangents, error functions and roundings run in vectors (`vector_math`), templates
     prefetch their weights (`prefetching`), wide vectors are whole registers (`wide_vectors`), remainders have
-    code of their own (`remainders`), instructions round to bfloat16 (`bfloat16_rounding`) and to
-    quantised values (`integer_rounding`), and sums stay in registers (`local_arrays`). Long code compiles
+    code of their own (`remainders`), instructions round to bfloat16 and to quantised values
+    (`rounding`), and sums stay in registers (`with_local_arrays`). Long code compiles
     faster (`fast_scheduling`). Code without all this is correct, too.
     """
     vectorise_math()
@@ -65,3 +73,33 @@ def _changed(mod: tvm.IRModule, change: Callable[[PrimFunc], PrimFunc]) -> tvm.I
         name: change(func) if isinstance(func, PrimFunc) else func for name, func in mod.functions_items()
     }
     return tvm.IRModule(functions, attrs=mod.attrs)
+
+
+STACK_BYTES = 16384
+"""Bytes of the largest array that goes on the stack."""
+
+_AS_IT_IS = "disable_lower_builtin"
+"""Annotation of an allocation that TVM leaves to LLVM."""
+
+
+def with_local_arrays(func: PrimFunc) -> PrimFunc:
+    """A lowered function for a CPU whose arrays of scope `local` are on the stack."""
+    if cpu_target(func) is None:
+        return func
+
+    def changed(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
+        buffer = allocation.buffer
+        if buffer.scope() != "local" or not 0 < _bytes(buffer) <= STACK_BYTES:
+            return allocation
+        annotations = {**dict(allocation.annotations), _AS_IT_IS: tirx.const(1, "int32")}
+        return tirx.AllocBuffer(buffer, annotations)
+
+    body = tvm_ffi.structural_map(func.body, (tirx.AllocBuffer, changed))
+    return func if body.same_as(func.body) else func.with_body(body)
+
+
+def _bytes(buffer: tirx.Buffer) -> int:
+    """Bytes of an array of constant extents, 0 of any other."""
+    if not all(isinstance(extent, tirx.IntImm) for extent in buffer.shape):
+        return 0
+    return prod(extents(buffer)) * tvm.DataType(str(buffer.dtype)).itemsize

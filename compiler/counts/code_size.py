@@ -16,6 +16,8 @@ from tvm.ir import Call
 from tvm.s_tir.stmt import SBlock, SBlockRealize
 from tvm.tirx import For, ForKind, IntImm, SeqStmt
 
+from ..tvm_compat import entry_function
+
 LANES = 8
 """Elements of a vector instruction: LLVM prefers 256 bits even with AVX-512."""
 
@@ -48,12 +50,12 @@ class _Code:
 
 
 def code_size(mod: tvm.IRModule) -> int:
-    """Estimated number of vector instructions of the scheduled function `main`.
+    """Estimated number of vector instructions of the scheduled entry function.
 
     Each store counts one instruction, one for each buffer that it reads and those of `FUNCTIONS`, times its
     vector length over `LANES`. A loop that is not unrolled counts once. Unrolling by LLVM is not included.
     """
-    return _code(mod["main"].body, lanes=1, max_step=0).instructions
+    return _code(entry_function(mod).body, lanes=1, max_step=0).instructions
 
 
 def _code(node: object, lanes: int, max_step: int) -> _Code:

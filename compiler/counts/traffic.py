@@ -33,7 +33,7 @@ from tvm.ir.expr import TensorLoad
 from tvm.s_tir import transform as s_tir
 from tvm.tirx import BufferStore, For, ForKind, Var
 
-from ..tvm_compat import argument_buffers, without_layout_change
+from ..tvm_compat import argument_buffers, entry_function, without_layout_change
 from .index_intervals import Indices, Interval
 from .touched_boxes import Boxes, Lines, bits_of
 
@@ -59,7 +59,7 @@ _LOWER = tvm.transform.Sequential(
 
 
 def compulsory_bytes(mod: tvm.IRModule) -> float:
-    """Bytes of the arguments of `main`, a lower bound of the traffic of all programs of the task."""
+    """Bytes of the arguments of the entry function, a lower bound of the traffic of all programs."""
     arguments = argument_buffers(mod)
     return float(sum(np.prod(shape, dtype=np.float64) * bits_of(dtype) / 8 for shape, dtype in arguments))
 
@@ -70,7 +70,7 @@ class LoweredStores:
     def __init__(self, mod: tvm.IRModule) -> None:
         """`mod` is scheduled and not lowered."""
         self.compulsory_bytes = compulsory_bytes(mod)
-        lowered = _LOWER(without_layout_change(mod))["main"]
+        lowered = entry_function(_LOWER(without_layout_change(mod)))
         found: list[tuple[Sequence[For], BufferStore]] = []
         _collect(lowered.body, (), found)
         self.stores: Sequence[tuple[Sequence[For], BufferStore]] = found

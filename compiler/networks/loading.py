@@ -20,17 +20,23 @@ from torch import nn
 
 from ...errors import UserError
 from .importing import onnx_import
-from .inputs import BadInputShapeError, InputSpec, example_inputs
+from .inputs import (
+    BadInputShapeError,
+    InputRange,
+    InputSpec,
+    edge_array,
+    example_inputs,
+    input_ranges,
+    other_array,
+)
 from .known import ZOO, draw_statistics
 from .outputs import BadOutputError, output_arrays
+from .random_draws import DrawingOperators, RandomNetworkError, require_equal, require_no_draws
+from .rounding import changing_elements, largest_errors, nudged
 
 
 class UnknownNetworkError(UserError, ValueError):
     """No network has this name, import path or file."""
-
-
-ROUNDINGS = 3
-"""Evaluations of inputs that differ in their last bit, by which rounding errors are found."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,36 +53,40 @@ class Network:
     """ONNX file in QDQ form that is tuned in its place; see `quantisation.quantised`."""
     quantised_s: float = 0.0
     """Seconds that the quantisation took; 0 if the network was given quantised."""
+    ranges: tuple[InputRange, ...] = ()
+    """Range of each input; empty if they are not known."""
 
     def torch_inputs(self) -> tuple[torch.Tensor, ...]:
-        """The example inputs as tensors that share their memory."""
-        return tuple(torch.from_numpy(array) for array in self.inputs)
+        """Copies of the example inputs as tensors, which a network may change in place."""
+        return _as_tensors(self.inputs)
 
     def reference_outputs(self) -> list[NDArray[Any]]:
-        """Outputs for the example inputs, by PyTorch eager or by ONNX's own (slow) reference evaluator.
+        """Outputs for the example inputs, by PyTorch eager or ONNX Runtime.
 
-        ONNX Runtime runs files with operators that the evaluator lacks, such as those of com.microsoft.
-        Raises BadInputShapeError where neither runs the file, MissingExtraError.
+        ONNX's own (slow) reference evaluator runs a file that ONNX Runtime does not run. Raises
+        BadInputShapeError where neither runs the file, MissingExtraError.
         """
-        if self.module is None:
-            return self._onnx_outputs
-        with torch.inference_mode():
-            return output_arrays(self.module(*self.torch_inputs()))
+        return self._onnx_outputs if self.module is None else self._outputs_for(self.inputs)
 
     @cached_property
     def _onnx_outputs(self) -> list[NDArray[Any]]:
+        return self._outputs_for(self.inputs)
+
+    def _outputs_for(self, inputs: tuple[NDArray[Any], ...]) -> list[NDArray[Any]]:
+        if self.module is not None:
+            with torch.inference_mode():
+                return output_arrays(self.module(*_as_tensors(inputs)))
         assert self.onnx_path is not None
+        outputs = onnx_import.runtime_outputs(self.onnx_path, inputs)
+        if outputs is not None:
+            return outputs
         try:
-            return onnx_import.reference_outputs(self.onnx_path, self.inputs)
+            return onnx_import.reference_outputs(self.onnx_path, inputs)
         except UserError:
             raise
         except Exception as error:  # NumPy and onnx raise many types
-            outputs = onnx_import.runtime_outputs(self.onnx_path, self.inputs)
-            if outputs is None:
-                raise _does_not_run(
-                    self.onnx_path, self.inputs, error, "or install onnxruntime for operators that onnx lacks"
-                ) from error
-            return outputs
+            remedy = "or install onnxruntime for operators that onnx lacks"
+            raise _does_not_run(self.onnx_path, inputs, error, remedy) from error
 
     def outputs_in(self, dtype: torch.dtype) -> list[NDArray[Any]] | None:
         """Outputs of the module in another floating type, by PyTorch eager; None if it does not run."""
@@ -92,60 +102,76 @@ class Network:
         except (RuntimeError, TypeError, ValueError):  # of a module that mixes in float32
             return None
 
+    def with_inputs(self, inputs: Sequence[NDArray[Any]]) -> Network:
+        """The network with other example inputs of the same shapes and dtypes."""
+        return replace(self, inputs=tuple(inputs))
+
     def with_other_inputs(self, seed: int) -> Network:
-        """The network with other random inputs: normal ones, and permuted integers."""
+        """The network with other random inputs: normal ones, and permuted integers; fixed ones stay."""
         rng = np.random.default_rng(seed)
-        inputs = tuple(
-            rng.standard_normal(array.shape).astype(array.dtype)
-            if array.dtype.kind == "f"
-            else rng.permutation(array.reshape(-1)).reshape(array.shape)
+        return self.with_inputs(
+            [
+                array if known.fixed else other_array(array, rng)
+                for array, known in zip(self.inputs, self.known_ranges, strict=True)
+            ]
+        )
+
+    def with_edge_inputs(self) -> Network:
+        """The network with inputs that are easily forgotten: see `edge_array`; fixed ones stay."""
+        return self.with_inputs(
+            [
+                array if known.fixed else edge_array(array, known.high)
+                for array, known in zip(self.inputs, self.known_ranges, strict=True)
+            ]
+        )
+
+    @property
+    def known_ranges(self) -> tuple[InputRange, ...]:
+        """`ranges`, or the range of each example input's own elements."""
+        return self.ranges or tuple(
+            InputRange(int(array.max(initial=0)) + 1 if array.dtype.kind in "iu" else 2)
             for array in self.inputs
         )
-        return replace(self, inputs=inputs)
 
     def rounding_errors(self, reference: Sequence[NDArray[Any]]) -> list[float]:
-        """Largest difference of each of `reference`, the module's own outputs, from that in double precision.
+        """Largest difference of each of `reference`, the network's own outputs, from exact ones.
 
-        Deep networks amplify roundings, and one evaluation may happen to come near: ResNeSt-50 is off by
-        0.05 to 0.2 of 2,000. So others count as well, which round otherwise: by PyTorch's own kernels, and of
-        inputs that differ in their last bit. Integers, booleans and infinite differences do not count. 0
-        where double precision is not to be had.
+        Exact are the outputs in double precision. Deep networks amplify roundings, and one evaluation may
+        happen to come near: ResNeSt-50 is off by 0.05 to 0.2 of 2,000. So others count as well, which round
+        otherwise: by PyTorch's own kernels, and of inputs that differ in their last bit. Integers, booleans
+        and infinite differences do not count. An ONNX file has no double precision, so `reference` counts as
+        exact. 0 where neither is to be had.
         """
+        if self.module is None:
+            return largest_errors(self._nudged_outputs(), reference)
         exact = self.outputs_in(torch.float64)
         if exact is None:
             return [0.0] * len(reference)
-        evaluations = [reference, *(nudged.reference_outputs() for nudged in self._nudged())]
+        evaluations = [reference, *self._nudged_outputs()]
         with torch.backends.mkldnn.flags(enabled=False):
             evaluations.append(self.reference_outputs())
-        return [
-            max(_rounding(array, wide) for array in arrays)
-            for *arrays, wide in zip(*evaluations, exact, strict=True)
+        return largest_errors(evaluations, exact)
+
+    def changing_elements(self, reference: Sequence[NDArray[Any]]) -> list[NDArray[np.bool_]]:
+        """Elements of each output that change with the last bit of the inputs, or with ties of elements.
+
+        The position of the largest of equal elements is an example: every implementation may choose another.
+        """
+        return changing_elements(self._nudged_outputs(ties=True), reference)
+
+    def _nudged_outputs(self, *, ties: bool = False) -> list[list[NDArray[Any]]]:
+        """Outputs for nudged inputs; none for a file that ONNX Runtime does not run."""
+        if self.module is not None:
+            return [self._outputs_for(inputs) for inputs in nudged(self.inputs, ties=ties)]
+        assert self.onnx_path is not None
+        found = [
+            onnx_import.runtime_outputs(self.onnx_path, inputs) for inputs in nudged(self.inputs, ties=ties)
         ]
-
-    def _nudged(self) -> Iterator[Network]:
-        """The network with inputs that are rounded otherwise, ROUNDINGS times; none without such inputs."""
-        if not any(array.dtype.kind == "f" for array in self.inputs):
-            return
-        for seed in range(ROUNDINGS):
-            rng = np.random.default_rng(seed)
-            inputs = tuple(
-                (array * (1 + rng.standard_normal(array.shape) * np.finfo(array.dtype).epsneg)).astype(
-                    array.dtype
-                )
-                if array.dtype.kind == "f"
-                else array
-                for array in self.inputs
-            )
-            yield replace(self, inputs=inputs)
+        return [outputs for outputs in found if outputs is not None]
 
 
-def _rounding(array: NDArray[Any], exact: NDArray[Any]) -> float:
-    """Largest finite difference of floating elements, 0 for others."""
-    if array.dtype.kind in "biu":
-        return 0.0
-    with np.errstate(invalid="ignore"):  # of infinite elements
-        gap = np.abs(exact.astype(np.float64) - array.astype(np.float64))
-    return float(gap.max(initial=0.0, where=np.isfinite(gap)))
+def _as_tensors(arrays: Sequence[NDArray[Any]]) -> tuple[torch.Tensor, ...]:
+    return tuple(torch.from_numpy(array.copy()) for array in arrays)
 
 
 def load_network(
@@ -161,11 +187,12 @@ def load_network(
     Args:
         name_or_path: a name of `known.ZOO`, `package.module:Factory`, or a path that ends in `.onnx`.
         inputs: one specification per argument, instead of the default; an import path has no default.
-            Floating inputs are standard normal, integer ones lie in [0, high), high being 2 by default.
+            Floating inputs are standard normal, integer ones lie in [0, high), high being 2 by default. An
+            input with a value always has it; in an ONNX file it becomes a constant.
         batch: the leading extent of the default inputs; given `inputs` have it in their shapes.
         kwargs: keyword arguments of an import path's factory.
 
-    Raises UnknownNetworkError, BadInputShapeError, BadOutputError, MissingExtraError.
+    Raises UnknownNetworkError, BadInputShapeError, BadOutputError, RandomNetworkError, MissingExtraError.
     """
     if batch < 1 or (batch > 1 and inputs is not None):
         raise BadInputShapeError(
@@ -179,8 +206,11 @@ def load_network(
         path = Path(name_or_path)
         if not path.is_file():
             raise UnknownNetworkError(f"network={name_or_path}: no such file; give the path of an ONNX file")
+        require_no_draws(path)
         specs = _onnx_specs(path, batch) if inputs is None else _one_spec_for_each_input(path, inputs)
-        return Network(path.stem, example_inputs(specs, seed), onnx_path=path)
+        values, rest = onnx_import.given_values(path, specs)
+        bound = onnx_import.with_values(path, values)
+        return Network(path.stem, example_inputs(rest, seed), onnx_path=bound, ranges=input_ranges(rest))
 
     factory: Callable[[], nn.Module]
     if ":" in name_or_path:
@@ -201,15 +231,26 @@ def load_network(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = factory().eval()
-    network = Network(name, arrays, module)
+    network = Network(name, arrays, module, ranges=input_ranges(specs))
     _check_run(network, name_or_path)
     return network
 
 
 def _check_run(network: Network, name_or_path: str) -> None:
-    """Runs a module once on its example inputs. Raises BadInputShapeError, BadOutputError."""
+    """Runs a module on its example inputs: again with another seed if it may draw random numbers.
+
+    Raises BadInputShapeError, BadOutputError, RandomNetworkError.
+    """
     try:
-        network.reference_outputs()
+        with DrawingOperators() as drawing, torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            outputs = network.reference_outputs()
+        if drawing.names:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(1)
+                require_equal(name_or_path, outputs, network.reference_outputs(), list(drawing.names))
+    except RandomNetworkError:
+        raise
     except BadOutputError as error:
         raise BadOutputError(f"network={name_or_path}: {error}") from error
     except Exception as error:  # a user's forward may raise anything
@@ -230,6 +271,15 @@ def kind_and_line(error: Exception) -> str:
     """Kind of an error and the first line of its message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def check_name(name_or_path: str) -> None:
+    """Raises UnknownNetworkError for an unknown name or a missing file, without loading the network."""
+    if name_or_path.endswith(".onnx"):
+        if not Path(name_or_path).is_file():
+            raise UnknownNetworkError(f"network={name_or_path}: no such file; give the path of an ONNX file")
+    elif ":" not in name_or_path and name_or_path not in ZOO:
+        raise UnknownNetworkError(_unknown_name(name_or_path))
 
 
 def _unknown_name(name: str) -> str:

@@ -32,10 +32,11 @@ def output_tensors(output: Any) -> list[torch.Tensor]:
 
 
 def output_arrays(output: Any) -> list[NDArray[Any]]:
-    """`output_tensors` as arrays, of float32 where NumPy lacks the data type."""
+    """Copies of `output_tensors` as arrays, of float32 where NumPy lacks the data type."""
     tensors = output_tensors(output)
     return [
-        (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy() for tensor in tensors
+        (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy().copy()
+        for tensor in tensors
     ]
 
 

@@ -9,7 +9,7 @@ import tvm_ffi
 from tvm.s_tir.analysis import find_anchor_sblock
 from tvm.s_tir.stmt import SBlock
 
-from ..tvm_compat import argument_buffers, layout_free
+from ..tvm_compat import argument_buffers, entry_function, layout_free
 from . import OPERATOR_SETTINGS
 from .shared.tir import TirFunction
 
@@ -17,19 +17,20 @@ Description: TypeAlias = tuple[str, dict[str, Any]]
 
 
 def describe(mod: tvm.IRModule) -> Description:
-    """Operator type (one of `task.operator_types`) and JSON-able settings of the unscheduled function `main`.
+    """Operator type (one of `task.operator_types`) and JSON-able settings of the unscheduled entry function.
 
     Settings have the names of the operator's fields, except the epilogue, for operators that read their
     settings from TIR; other functions list their arguments.
     """
     blocks: list[SBlock] = []
-    tvm_ffi.structural_walk(mod["main"].body, (SBlock, blocks.append))
+    func = entry_function(mod)
+    tvm_ffi.structural_walk(func.body, (SBlock, blocks.append))
     anchor = find_anchor_sblock(mod)
     function = None if anchor is None else TirFunction(anchor, {block.name_hint: block for block in blocks})
     description = None if function is None else _read(function)
     if description is not None:
         operator, settings = description
-        return operator, settings | ({"prepack": True} if layout_free(mod["main"]) else {})
+        return operator, settings | ({"prepack": True} if layout_free(func) else {})
     arguments = {"arguments": [{"shape": list(s), "dtype": d} for s, d in argument_buffers(mod)]}
     return "elementwise" if function is None else _type(function), arguments
 

@@ -156,7 +156,7 @@ class Nest:
 
     def shared_footprint(self, fetch: Fetch) -> Floats:
         """Bytes of shared memory of a cooperative fetch, with the padding of its rows; [n]."""
-        *extents, row = self.shared_extents(fetch)
+        *extents, row = self.shared_extents(fetch) or [np.ones(len(self), dtype=np.float32)]
         factor, offset = fetch.aligned
         bytes_ = np.float32(self.sketch.block.reads[fetch.read].element_bytes) * (
             row + (offset - row) % factor

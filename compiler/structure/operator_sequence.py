@@ -11,6 +11,7 @@ from tvm.s_tir.stmt import SBlock
 from tvm.tirx import Add, BufferStore, Cast, Div, Max, Min, Mul, Select, Sub
 
 from ..task import Task
+from ..tvm_compat import entry_function
 
 _ARITHMETIC = {Add: "add", Sub: "sub", Mul: "mul", Div: "div", Max: "max", Min: "min"}
 
@@ -23,7 +24,7 @@ def operator_sequence(task: Task) -> tuple[str, ...]:
     condition picks them, as in a padding.
     """
     blocks: list[SBlock] = []
-    tvm_ffi.structural_walk(task.mod["main"].body, (SBlock, blocks.append))
+    tvm_ffi.structural_walk(entry_function(task.mod).body, (SBlock, blocks.append))
     anchor = find_anchor_sblock(task.mod)
     return tuple(
         task.operator if anchor is not None and block.same_as(anchor) else _arithmetic(block)

@@ -234,7 +234,9 @@ class _Reader:
         tiled = [block for name in self.tiled if (block := self.structure.block(name))]
         block = max(tiled, key=lambda b: b.iterations, default=None) or self.structure.anchor
         if block is None:
-            raise ValueError("the task has no block with loops, so its trace has no sketch")
+            raise ValueError("the task has no block, so its trace has no sketch")
+        if not block.iterations:
+            raise ValueError(f"block {block.name}: a loop has no iteration, so its trace has no sketch")
         if block.name not in self.nests:
             self._get_loops_of(block)
         nest = self.nests[block.name]

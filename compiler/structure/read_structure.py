@@ -13,16 +13,16 @@ from tvm.s_tir.stmt import SBlockRealize
 from tvm.tirx import EQ, Add, And, Cast, FloorDiv, FloorMod, For, IntImm, Mul, Select, Sub, Var
 
 from ..task import count_flops
-from ..tvm_compat import IF_THEN_ELSE, layout_free
+from ..tvm_compat import IF_THEN_ELSE, entry_function, layout_free
 from .structure import Access, Block, Guard, TaskStructure, Term
 
 _Sum = tuple[Term, ...]
 
 
 def read_structure(mod: tvm.IRModule) -> TaskStructure:
-    """Structure of the unscheduled function `main`."""
+    """Structure of the unscheduled entry function; see `tvm_compat.entry_function`."""
     blocks: list[Block] = []
-    func = mod["main"]
+    func = entry_function(mod)
     packed = frozenset(func.params[index] for index in layout_free(func))
     _collect(func.body, (), packed, blocks)
     return TaskStructure(tuple(_with_guards_of_inputs(blocks)), count_flops(mod))
@@ -46,7 +46,10 @@ def _collect(node: object, loops: tuple[For, ...], packed: frozenset[Var], found
 
 
 def _block(realize: SBlockRealize, loops: tuple[For, ...], packed: frozenset[Var]) -> Block:
-    """Block whose indices are written in terms of the loops around it."""
+    """Block whose indices are written in terms of the loops around it.
+
+    A block without a loop computes a scalar. It counts as a loop with one iteration.
+    """
     block = realize.block
     terms: dict[Var, _Sum | None] = {
         loop.loop_var: (Term(1, ((axis, 1),)),) for axis, loop in enumerate(loops)
@@ -60,8 +63,8 @@ def _block(realize: SBlockRealize, loops: tuple[For, ...], packed: frozenset[Var
                     reduction[axis] = True
     return Block(
         name=block.name_hint,
-        extents=tuple(int(getattr(loop.extent, "value", 1)) for loop in loops),
-        reduction=tuple(reduction),
+        extents=tuple(int(getattr(loop.extent, "value", 1)) for loop in loops) or (1,),
+        reduction=tuple(reduction) or (False,),
         writes=tuple(_access(region, terms, packed) for region in block.writes),
         reads=tuple(_access(region, terms, packed) for region in block.reads),
         guards=tuple(dict.fromkeys(_guards(block.body, terms))),

@@ -142,6 +142,11 @@ class TaskStructure:
         return next((block for block in self.blocks if block.name == name), None)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the task computes nothing: it has no block, or each block has a loop without iterations."""
+        return not any(block.iterations for block in self.blocks)
+
+    @property
     def anchor(self) -> Block | None:
         """Block with the most iterations, None without blocks."""
         return max(self.blocks, key=lambda block: block.iterations, default=None)

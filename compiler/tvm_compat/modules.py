@@ -15,6 +15,8 @@ from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from tvm.target import Target
 from tvm.tirx import PrimFunc
 
+from ...errors import UserError
+
 
 def workload_hash(mod: tvm.IRModule) -> str:
     """16 hex digits that identify a task: MetaSchedule's structural hash of its module."""
@@ -26,8 +28,42 @@ def as_task_module(func: Any) -> tvm.IRModule:
     return tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
 
 
+class NoEntryError(UserError, ValueError):
+    """A module does not tell which of its functions is the task."""
+
+
+_ENTRY = "tirx.is_entry_func"
+
+
+def entry_function(mod: tvm.IRModule) -> PrimFunc:
+    """The task's function, found as TVM finds it: the marked entry, else `main`, else the only PrimFunc.
+
+    Raises NoEntryError.
+    """
+    functions = {var.name_hint: func for var, func in mod.functions_items() if isinstance(func, PrimFunc)}
+    marked = [func for func in functions.values() if func.attrs is not None and func.attrs.get(_ENTRY)]
+    found = marked[:1] or [functions[name] for name in ("main",) if name in functions]
+    if not found and len(functions) == 1:
+        found = list(functions.values())
+    if not found:
+        names = ", ".join(sorted(functions)) or "none"
+        raise NoEntryError(
+            f"a task is a module with one PrimFunc, and this module has these: {names}; pass one module for "
+            "each function, or call the function of the task main"
+        )
+    return found[0]
+
+
+def named_main(mod: tvm.IRModule) -> tvm.IRModule:
+    """Module whose entry function is `main`, by its key and its symbol; `mod` itself if it is already."""
+    func = entry_function(mod)
+    symbol = func.attrs.get("global_symbol") if func.attrs is not None else None
+    is_main = symbol == "main" and [var.name_hint for var in mod.get_global_vars()] == ["main"]
+    return mod if is_main else as_task_module(func)
+
+
 def argument_buffers(mod: tvm.IRModule, task_layout: bool = False) -> list[tuple[tuple[int, ...], str]]:
-    """Shape and dtype of each argument of `main`, in order.
+    """Shape and dtype of each argument of the entry function, in order.
 
     Weights whose layout the program chooses have the chosen layout, or with `task_layout` the task's layout.
     """
@@ -147,7 +183,7 @@ def chooses_layout(mod: tvm.IRModule) -> bool:
         if _LAYOUT_CHANGE in block.annotations:
             found.append(block)
 
-    tvm_ffi.structural_walk(mod["main"].body, (SBlock, visit))
+    tvm_ffi.structural_walk(entry_function(mod).body, (SBlock, visit))
     return bool(found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +23,15 @@ from .host_cpu import host_cpu, host_features, is_instruction_set
 
 class UnknownTargetError(UserError, ValueError):
     """The target is not supported by this TVM."""
+
+
+def this_machine(kind: str = "llvm") -> Target:
+    """Target of this machine: its CPU with all cores and instruction sets, or its GPU with kind="cuda".
+
+    TVM's own "llvm" names neither cores nor instruction sets, and MetaSchedule refuses it.
+    Raises UnknownTargetError.
+    """
+    return parse_target(kind)
 
 
 def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:
@@ -84,6 +94,14 @@ def missing_instruction_sets(target: Target) -> list[str]:
         for name in map(str, llvm_get_cpu_features(target))
         if is_instruction_set(name) and not here.get(name, True)
     )
+
+
+def runs_here(target: Target) -> bool:
+    """Whether this machine's CPU runs code of the target. Raises OlderCpuError."""
+    if target.kind.name != "llvm":
+        return False
+    machine = str(target.attrs.get("mtriple", platform.machine())).split("-")[0]
+    return machine == platform.machine() and not missing_instruction_sets(target)
 
 
 def _unnamed_instruction_sets(target: Target) -> list[str]:

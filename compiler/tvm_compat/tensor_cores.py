@@ -21,6 +21,7 @@ from tvm.tirx import PrimFunc
 from ..instruction_sets import TENSOR_CORES
 from ..targets import traits
 from ..types import data_type
+from .modules import entry_function
 
 WMMA, MMA = "wmma", "mma"
 """Ways to use tensor cores: CUDA's matrix fragments of 16x16x16, and PTX's m16n8k8."""
@@ -54,7 +55,7 @@ def has_mma_fragments(mod: tvm.IRModule) -> bool:
         if any(buffer.scope().startswith(_FRAGMENTS) for buffer in block.alloc_buffers):
             found.append(block)
 
-    tvm_ffi.structural_walk(mod["main"].body, (SBlock, visit))
+    tvm_ffi.structural_walk(entry_function(mod).body, (SBlock, visit))
     return bool(found)
 
 

@@ -14,6 +14,7 @@ from ..hardware import Hardware
 from .decisions import decision_features
 from .draft_vector import draft_vectors
 from .reading import task_reading
+from .stores import StoreExtractor
 from .table import NO_COUNTS, CandidateFeatures, FeatureTable
 
 
@@ -30,7 +31,7 @@ class FeatureAssembler:
         self._device = hardware
         self._counted = counted
         self._hardware = hardware.features()
-        self._extractor = ms.feature_extractor.PerStoreFeature()
+        self._stores = StoreExtractor()
 
     def assemble(self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]) -> FeatureTable:
         """Feature table of candidates of the task of `context`; raises ValueError without candidates."""
@@ -48,8 +49,9 @@ class FeatureAssembler:
         drafts, _ = draft_vectors(traces, task.sketches, self._device)
         return [
             CandidateFeatures(
-                stores=stores.numpy().astype(np.float32),
-                decisions=decision_features(candidate.sch.trace),
+                stores=stores,
+                # Only the instructions that a record keeps: training sees no others.
+                decisions=decision_features(candidate.sch.trace.simplified(remove_postproc=True)),
                 task=np.concatenate([task.features, draft]),
                 hardware=self._hardware,
                 counts=count,
@@ -57,7 +59,7 @@ class FeatureAssembler:
             for candidate, draft, stores, count in zip(
                 candidates,
                 drafts,
-                self._extractor.extract_from(context, list(candidates)),
+                self._stores(context, candidates),
                 counts,
                 strict=True,
             )

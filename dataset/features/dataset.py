@@ -23,11 +23,13 @@ from typing import TYPE_CHECKING
 from zipfile import BadZipFile
 
 import numpy as np
-from rich.progress import track
 
 from ...compiler.host.cache_folder import cache_folder
 from ...compiler.host.threads import available_cores
 from ...errors import UserError
+from ...progress import job_progress
+from ...terminal import CommandConsole
+from ...wording import part_of
 from ..hardware import Hardware
 from ..records.schema import FailureKind, Record, TaskRow
 from ..records.store import RecordStore
@@ -74,8 +76,11 @@ def load_labelled_features(dataset: Path, cache: Path | None = None) -> Labelled
             with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
                 made = pool.map(_make, [work[number] for number in missing], [folder] * len(missing))
                 numbered = zip(missing, made, strict=True)
-                for number, part in track(numbered, "features", len(missing), transient=True):
-                    found[number] = part
+                with job_progress(CommandConsole()) as progress:
+                    bar = progress.add_task("features", total=len(missing))
+                    for number, part in numbered:
+                        found[number] = part
+                        progress.advance(bar)
         except BrokenProcessPool as error:
             raise FeatureProcessError(
                 f"dataset={store.folder}: a process that computed features died, as it does without memory "
@@ -139,7 +144,8 @@ def _learned_records(store: RecordStore) -> tuple[list[tuple[TaskRow, list[Recor
     stored = store.require_intact().records()
     measured = [record for record in stored if not record.simulated]
     if simulated := len(stored) - len(measured):
-        print(f"{store.folder}: leaving out {simulated} of {len(stored)} records, which are simulated")
+        left_out = part_of(simulated, len(stored), "record")
+        print(f"{store.folder}: leaving out {left_out}, as simulated")
     for record in measured:
         # Other failures have no latency to learn from.
         if record.failure in (None, FailureKind.RUN_TIMEOUT):
@@ -147,8 +153,8 @@ def _learned_records(store: RecordStore) -> tuple[list[tuple[TaskRow, list[Recor
     learned = [(row, by_task.pop(row.workload_hash)) for row in store.tasks() if row.workload_hash in by_task]
     if without_task := sum(map(len, by_task.values())):
         print(
-            f"{store.folder}: leaving out {without_task} of {len(stored)} records, whose tasks it does not "
-            "have; merge the dataset that has them"
+            f"{store.folder}: leaving out {part_of(without_task, len(stored), 'record')}, whose "
+            "tasks it does not have; merge the dataset that has them"
         )
     return learned, store.hardware_of(record.hardware_id for _, records in learned for record in records)
 
@@ -242,10 +248,11 @@ def _task_rows(work: _TaskWork) -> list[tuple[CandidateFeatures, ProgramCounts] 
 def _is_outdated(record: Record, candidate: ms.MeasureCandidate, device: Hardware) -> bool:
     """Whether today's code of the program is several times as fast: it keeps sums in vectors."""
     from ...compiler.codegen.wide_vectors import has_wide_sums
+    from ...compiler.tvm_compat import entry_function
 
     if not record.before_wide_vectors or device.kind != "cpu":
         return False
-    return has_wide_sums(candidate.sch.mod["main"], max(device.vector_bits, 32))
+    return has_wide_sums(entry_function(candidate.sch.mod), max(device.vector_bits, 32))
 
 
 def _arrays(labelled: LabelledFeatures) -> Iterator[tuple[str, np.ndarray]]:

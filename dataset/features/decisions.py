@@ -25,10 +25,12 @@ log2 of the extent inside each factor; value and index of a categorical or compu
 def decision_features(trace: Trace) -> NDArray[np.float32]:
     """Decision tokens, float32 [n_decisions, DECISION_DIM], in trace order; unknown kinds are left out."""
     tokens = []
-    for instruction, decision in trace.decisions.items():
+    decisions = trace.decisions  # the map of a simplified trace has the order of its hash table
+    for instruction in trace.insts:
         kind = _KINDS.get(instruction.kind.name)
-        if kind is None:
+        if kind is None or instruction not in decisions:
             continue
+        decision = decisions[instruction]
         token = np.zeros(DECISION_DIM, dtype=np.float32)
         token[kind] = 1.0
         if kind == 0:

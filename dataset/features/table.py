@@ -36,6 +36,12 @@ class CandidateFeatures:
     hardware: NDArray[np.float32]  # [HARDWARE_DIM]
     counts: NDArray[np.float32] = field(default_factory=NO_COUNTS.copy)  # [COUNT_DIM], or [0] uncounted
 
+    @property
+    def describes_program(self) -> bool:
+        """Whether all features of the task and its program are finite; those of a zero extent are not."""
+        parts = (self.stores, self.decisions, self.task, self.counts)
+        return all(bool(np.isfinite(part).all()) for part in parts)
+
 
 @dataclass(frozen=True)
 class FeatureBatch:

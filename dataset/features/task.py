@@ -14,7 +14,7 @@ from tvm.s_tir.stmt import SBlock
 from tvm.tirx import IterVar
 
 from ...compiler.task import count_flops
-from ...compiler.tvm_compat import argument_buffers
+from ...compiler.tvm_compat import argument_buffers, entry_function
 from .vectors import MAX_ARGUMENTS, MAX_RANK, MAX_REDUCTION, MAX_SPATIAL
 
 
@@ -62,7 +62,7 @@ def _block_loops(mod: tvm.IRModule) -> list[list[tuple[bool, int]]]:
         if loops:
             blocks.append(loops)
 
-    tvm_ffi.structural_walk(mod["main"].body, (SBlock, visit))
+    tvm_ffi.structural_walk(entry_function(mod).body, (SBlock, visit))
     return blocks
 
 

@@ -28,7 +28,7 @@ class GenerateConfig:
     records_per_task: int = 60
     per_round: int = 20
     task_budget_s: float = 120.0
-    minutes: float | None = None
+    budget_s: float | None = None
     seed: int = 0
     workers: int | None = None
     samplers: int | None = None
@@ -62,8 +62,8 @@ class GenerateConfig:
                 f"lowering.winograd={self.lowering.winograd}: records are of a network's own tasks, not of "
                 "alternatives to them; leave it out"
             )
-        if self.minutes is not None and self.minutes <= 0:
-            raise GenerateConfigError(f"minutes={self.minutes}: must be positive, or null for no limit")
+        if self.budget_s is not None and self.budget_s <= 0:
+            raise GenerateConfigError(f"budget_s={self.budget_s}: must be positive, or null for no limit")
         if self.sampling_timeout_s <= 0:
             raise GenerateConfigError(f"sampling_timeout_s={self.sampling_timeout_s}: must be positive")
         if not 0 <= self.check_outputs <= 1:

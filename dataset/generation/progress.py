@@ -4,32 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from rich.console import Console
-from rich.progress import TextColumn
 from typing_extensions import Self
 
 from ...progress import job_progress
 from .core_use import IDLE, CoreUse
 from .throughput import GenerationClock, per_minute
 
-_FIRST_LINES_S = (5.0, 15.0, 30.0)
-_LINE_EVERY_S = 60.0
 _UPDATE_EVERY_S = 1.0
 _LEAST_SHARE = 0.005
-
-
-@contextmanager
-def announced(console: Console, step: str) -> Iterator[None]:
-    """Announce a step of the start-up: in a status line on a terminal, otherwise as a line of text."""
-    if console.is_terminal:
-        with console.status(step):
-            yield
-    else:
-        console.print(step, highlight=False, soft_wrap=True)
-        yield
 
 
 class GenerateProgress:
@@ -52,17 +37,15 @@ class GenerateProgress:
         self._console = console
         self._clock, self._use = clock, use
         self._devices, self._deadline = devices, deadline
-        self._bar = job_progress(console, TextColumn("{task.fields[rate]}"))
-        self._id = self._bar.add_task("", total=total, rate="")
+        self._bar = job_progress(console, "records", self._left_s)
+        self._id = self._bar.add_task("", total=total, details=())
         self._started = time.monotonic()
-        self._next_line = self._started + _FIRST_LINES_S[0]
         self._measured = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._refresh, name="progress", daemon=True)
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._bar.start()
+        self._bar.start()
         self._thread.start()
         return self
 
@@ -91,36 +74,21 @@ class GenerateProgress:
     def _refresh(self) -> None:
         while not self._ended.wait(_UPDATE_EVERY_S):
             self._use.update()
-            self._bar.update(self._id, rate=self._state())
-            if not self._console.is_terminal and time.monotonic() >= self._next_line:
-                self._print_line()
+            self._bar.update(self._id, details=self._details())
 
-    def _print_line(self) -> None:
-        now = time.monotonic()
-        later = (self._started + seconds for seconds in _FIRST_LINES_S if self._started + seconds > now)
-        self._next_line = next(later, now + _LINE_EVERY_S)
-        shown = self._bar.tasks[0]
-        left = self._left_s(shown.remaining or 0.0, now)
-        left_text = "" if left is None else f", about {duration(left)} left"
-        self._console.print(
-            f"{duration(now - self._started)}: {shown.completed:.0f}/{shown.total:.0f} records, "
-            f"{self._state()}{left_text}",
-            highlight=False,
-            soft_wrap=True,
-        )
-
-    def _left_s(self, records: float, now: float) -> float | None:
+    def _left_s(self) -> float | None:
         """Seconds to the end, from the rate so far and the limit of the run; None if neither is known."""
-        at_rate = records * (now - self._started) / self._measured if self._measured else float("inf")
+        now, left = time.monotonic(), self._bar.tasks[0].remaining or 0.0
+        at_rate = left * (now - self._started) / self._measured if self._measured else float("inf")
         left_s = min(at_rate, max(0.0, self._deadline - now))
         return None if left_s == float("inf") else left_s
 
-    def _state(self) -> str:
-        """Rate, and busy shares of cores and devices."""
+    def _details(self) -> list[str]:
+        """Rate, and busy shares of devices and cores."""
         seconds = time.monotonic() - self._started
         device = self._clock.seconds["timing"] / (self._devices * seconds)
-        busy = f"device {min(1.0, device):.0%} busy"
-        return f"{per_minute(self._measured, seconds):.0f}/min, {cores_text(self._use.shares())}, {busy}"
+        rate = f"{per_minute(self._measured, seconds):.0f}/min"
+        return [rate, f"device {min(1.0, device):.0%} busy", cores_text(self._use.shares())]
 
 
 def cores_text(shares: Mapping[str, float]) -> str:
@@ -128,10 +96,3 @@ def cores_text(shares: Mapping[str, float]) -> str:
     busy = sorted((share, name) for name, share in shares.items() if name != IDLE)
     listed = ", ".join(f"{name} {share:.0%}" for share, name in reversed(busy) if share >= _LEAST_SHARE)
     return f"cores {1 - shares.get(IDLE, 1.0):.0%} busy" + (f" ({listed})" if listed else "")
-
-
-def duration(seconds: float) -> str:
-    """Duration as text: "42 s", "7 min", "3.5 h"."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

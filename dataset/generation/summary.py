@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
-from ...wording import counted, verb
+from ...page import Table, columns
+from ...terminal import print_table, say
+from ...wording import MISSING, counted, duration, shell_command, verb
 from ..records.schema import FailureKind, Record
 from .core_use import CoreUse
 from .progress import cores_text
@@ -84,64 +85,72 @@ class GenerateSummary:
 
 def print_summary(summary: GenerateSummary, dataset: Path, console: Console) -> None:
     """Print counts, rates by stage and the next step."""
-    console.print(
-        f"measured {counted(summary.measured, 'candidate')} ({summary.valid} valid) of "
-        f"{counted(summary.tasks_done, 'task')} in "
-        f"{summary.seconds:.0f} s, {summary.records_per_minute:.0f} per minute"
+    say(
+        console,
+        f"measured {counted(summary.measured, 'candidate')} ({summary.valid:,} valid) of "
+        f"{counted(summary.tasks_done, 'task')} in {duration(summary.seconds)}, "
+        f"{summary.records_per_minute:.0f} per minute",
     )
     if summary.measured:
-        console.print(_stage_table(summary))
+        print_table(_stage_table(summary), console)
         if summary.core_shares:
-            console.print(
+            say(
+                console,
                 f"{cores_text(summary.core_shares)}; devices {summary.device_share:.0%} busy; "
                 f"{sum(summary.cpu_s.values()) / summary.measured:.2f} CPU seconds per record",
-                highlight=False,
             )
+    _print_troubles(summary, console)
+    valid = f"{summary.total_valid:,} valid"
+    say(console, f"{dataset} holds {counted(summary.total_records, 'record')}, {valid}")
+    say(console, _next_step(summary, dataset))
+
+
+def _print_troubles(summary: GenerateSummary, console: Console) -> None:
+    """Print what failed, was left out, or was disturbed."""
     for text, counts in (
         ("failed", {kind.value: count for kind, count in summary.failures.items()}),
         ("rejected before measurement", summary.rejected),
         ("decisions outside the limits of the GPU", summary.dropped),
     ):
         if counts:
-            listed = ", ".join(f"{count} {name}" for name, count in Counter(counts).most_common())
-            console.print(f"{text}: {listed}")
+            listed = ", ".join(f"{count:,} {name}" for name, count in Counter(counts).most_common())
+            say(console, f"{text}: {listed}")
     if summary.failures[FailureKind.WRONG_OUTPUT]:
-        console.print(
-            "[red]programs computed wrong outputs; see their records, and do not trust TVM's schedules of "
-            "these tasks"
+        say(
+            console,
+            "programs computed wrong outputs; see their records, and do not trust TVM's schedules of "
+            "these tasks",
+            "red",
         )
     if summary.repeated or summary.disturbed:
-        console.print(
+        say(
+            console,
             f"the machine was disturbed: {counted(summary.repeated, 'measurement')} repeated, "
-            f"{counted(summary.disturbed, 'record')} marked"
+            f"{counted(summary.disturbed, 'record')} marked",
         )
     if summary.counted:
-        console.print(
-            f"performance counters measured the memory traffic of {counted(summary.counted, 'program')}"
-        )
+        programs = counted(summary.counted, "program")
+        say(console, f"performance counters measured the memory traffic of {programs}")
     elif summary.measured and summary.uncounted_reason:
-        console.print(f"memory traffic was not counted: {summary.uncounted_reason}", highlight=False)
+        say(console, f"memory traffic was not counted: {summary.uncounted_reason}")
     if summary.simulated:
         which = f"{counted(summary.simulated, 'record')} {verb(summary.simulated, 'is', 'are')}"
-        console.print(f"[yellow]{which} simulated: no device measured them")
+        say(console, f"{which} simulated: no device measured them", "yellow")
     if summary.without_space:
         without = len(summary.without_space)
         which = f"{counted(without, 'task')} without a design space {verb(without, 'was', 'were')}"
-        console.print(f"{which} skipped")
+        say(console, f"{which} skipped")
     if summary.without_program:
-        console.print(
-            f"[yellow]{_named(summary.without_program)} without a valid program: no draw passed TVM's checks "
+        say(
+            console,
+            f"{_named(summary.without_program)} without a valid program: no draw passed TVM's checks "
             "for the target; leave them out, or draw more with a larger "
             "program_sampling.evolutionary.population_size",
-            highlight=False,
+            "yellow",
         )
     for cause, names in _names_by_cause(summary.given_up).items():
-        console.print(
-            f"[yellow]{_named(names)} given up ({cause}): run the same command again to try them once more",
-            highlight=False,
-        )
-    console.print(f"{dataset} holds {counted(summary.total_records, 'record')}, {summary.total_valid} valid")
-    console.print(_next_step(summary, dataset))
+        again = f"run the same command again to try {verb(len(names), 'it', 'them')} once more"
+        say(console, f"{_named(names)} given up ({cause}): {again}", "yellow")
 
 
 def _named(names: Sequence[str]) -> str:
@@ -158,14 +167,15 @@ def _names_by_cause(given_up: Mapping[str, str]) -> dict[str, list[str]]:
 
 def _stage_table(summary: GenerateSummary) -> Table:
     """Seconds and share of each stage, and the record rate that it alone would allow."""
-    table = Table("stage", "seconds", "share", "records per minute alone")
-    for column in table.columns[1:]:
-        column.justify = "right"
     total = sum(summary.stage_s.values())
-    for name, seconds in summary.stage_s.items():
-        rate = f"{per_minute(summary.measured, seconds):.0f}" if seconds else "-"
-        table.add_row(name, f"{seconds:.1f}", f"{seconds / total:.1%}" if total else "-", rate)
-    return table
+    rows = [
+        [
+            *(name, f"{seconds:.1f}", f"{seconds / total:.1%}" if total else MISSING),
+            f"{per_minute(summary.measured, seconds):.0f}" if seconds else MISSING,
+        ]
+        for name, seconds in summary.stage_s.items()
+    ]
+    return Table("", columns("stage", "seconds", "share", "records per minute alone"), rows)
 
 
 def _next_step(summary: GenerateSummary, dataset: Path) -> str:
@@ -174,5 +184,5 @@ def _next_step(summary: GenerateSummary, dataset: Path) -> str:
     if summary.out_of_time:
         return "the time is up: run the same command again to continue"
     if summary.simulated:
-        return f"next: foretune dataset inspect {dataset}"
-    return f"next: foretune train dataset={dataset}"
+        return f"next: {shell_command('foretune', 'dataset', 'inspect', dataset)}"
+    return f"next: {shell_command('foretune', 'train', f'dataset={dataset}')}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,9 @@ def cache_line_bytes() -> int:
 
 
 def probe_cpu(cores: int, measured: bool = True) -> Hardware:
-    """Describe this machine's CPU as used by `cores` threads; takes about three seconds.
+    """Describe this machine's CPU as used by `cores` threads; takes about three seconds once in a process.
+
+    All callers in a process get the same figures, which otherwise differ by some percent from probe to probe.
 
     `measured` False leaves out the peak rate and the bandwidth, which account for these seconds. They are NaN
     then, so the description identifies the device but does not serve as features.
@@ -57,6 +60,11 @@ def probe_cpu(cores: int, measured: bool = True) -> Hardware:
     `frequency_ghz` is the maximum that the system allows for a core or, if it reports none, the highest
     current frequency.
     """
+    return _probed(cores, measured)
+
+
+@cache
+def _probed(cores: int, measured: bool) -> Hardware:
     info = _cpu_info()
     flags = set(_first(r"^(?:flags|Features)\s*:\s*(.*)$", info).split())
     peak_gflops, bandwidth_gbs = _measure(cores) if measured else (math.nan, math.nan)

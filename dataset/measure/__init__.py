@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 from tvm.target import Target
 
+from ...compiler.targets import is_cpu, is_cuda
 from ...compiler.tvm_compat import missing_instruction_sets
 from .config import ExecutorConfig, ExecutorConfigError
 from .executors.base import Executor
@@ -40,9 +41,9 @@ def make_executor(
     requirements.
     """
     check_runs(config, target)
-    if config.kind == "local" and target.kind.name == "llvm":
+    if config.kind == "local" and is_cpu(target):
         return WorkerPool(target, measure, workers)
-    if config.kind == "local" and target.kind.name == "cuda":
+    if config.kind == "local" and is_cuda(target):
         from .executors.cuda import make_cuda_executor
 
         return make_cuda_executor(config, target, measure, workers)
@@ -79,7 +80,7 @@ def check_runs(config: ExecutorConfig, target: Target) -> None:
 
     Such an instruction would kill the process.
     """
-    if config.kind != "local" or target.kind.name != "llvm":
+    if config.kind != "local" or not is_cpu(target):
         return
     if missing := missing_instruction_sets(target):
         raise ExecutorConfigError(

@@ -1,17 +1,11 @@
-"""Import and export of MetaSchedule databases, the folders that stock TVM tunes into and compiles from.
-
-A database neither checks the target of its records nor knows their device: a folder with results of one
-machine would also be used on another. An export therefore writes one folder per target and device.
-"""
+"""Import of MetaSchedule databases, the folders that stock TVM tunes into and compiles from."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-import shutil
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -32,10 +26,11 @@ from ...compiler.replay import (
 from ...compiler.targets import is_cuda
 from ...compiler.tvm_compat import make_tune_context, parse_target, target_to_json, workload_hash
 from ...errors import UserError
+from ...wording import counted
 from ..hardware import Hardware, described_hardware, probe_cuda
 from ..hardware.target_hardware import target_hardware
 from .database_lines import FAILED_S, RECORD_FILE, WORKLOAD_FILE
-from .schema import Record, TaskRow, latency_of
+from .schema import Record
 from .store import RecordStore
 from .stored_tasks import task_row
 
@@ -187,7 +182,10 @@ def import_database(
         with store.transaction():
             for (name, of_target), entries in groups.items():
                 if of_target is None:
-                    warn(f"task {name}: {len(entries)} records name no target; give it with target=")
+                    warn(
+                        f"task {name}: {counted(len(entries), 'record')} without a target; give it "
+                        "with target="
+                    )
                     counts.left_out += len(entries)
                     continue
                 records = [
@@ -270,95 +268,3 @@ def _replayed(
         else:
             cause = "its trace does not replay" if entry.run_secs else "its measurement failed"
             warn(f"task {name}: skipped a record, {cause}")
-
-
-class ExportedDatabase(NamedTuple):
-    """Exported folder with its contents."""
-
-    folder: Path
-    target: str
-    hardware_id: str
-    tasks: int
-    records: int
-
-
-def export_database(
-    store: RecordStore,
-    folder: Path,
-    *,
-    tasks: Collection[str] = (),
-    top: int | None = None,
-    warn: Warn = _LOG.warning,
-) -> list[ExportedDatabase]:
-    """Export the measured programs of a dataset as databases, one in `folder` per target and device.
-
-    `tasks` are names or workload hashes, by default all; `top` limits the export to the fastest programs of
-    each task. All repeats are exported; MetaSchedule ranks by their mean, and `latency_of` by their minimum.
-    Failures and simulated records are left out. Each database appears atomically. Raises DatabaseError and
-    StoreError.
-    """
-    rows = _chosen_tasks(store.require_intact().tasks(), tasks)
-    by_device: defaultdict[tuple[str, str], defaultdict[str, list[dict]]]
-    by_device = defaultdict(lambda: defaultdict(list))
-    columns = store.columns("workload_hash", "trace", "run_secs", "target", "hardware_id", "simulated")
-    for record in columns.to_pylist():
-        if record["workload_hash"] in rows and record["run_secs"] and not record["simulated"]:
-            device = record["target"], record["hardware_id"]
-            by_device[device][record["workload_hash"]].append(record)
-    if not by_device:
-        raise DatabaseError(
-            f"dataset={store.folder}: no measured record of these tasks to export; generate some, or choose "
-            "other tasks"
-        )
-    folders = {device: folder / database_folder_name(*device) for device in by_device}
-    if taken := next(filter(Path.exists, folders.values()), None):
-        raise DatabaseError(f"{taken} exists; export into another folder, or remove it")
-    exported = []
-    for device, path in folders.items():
-        partial = path.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        database = ms.database.JSONDatabase(work_dir=str(partial))
-        for name, records in by_device[device].items():
-            fastest = sorted(records, key=lambda record: latency_of(record["run_secs"]))[:top]
-            _commit(database, rows[name], fastest, parse_target(device[0]), warn)
-        partial.rename(path)
-        exported.append(ExportedDatabase(path, *device, len(by_device[device]), len(database)))
-    return exported
-
-
-def database_folder_name(target: str, hardware_id: str) -> str:
-    """Folder name of the database of a target (JSON) on a device."""
-    identity = hashlib.sha256(f"{target}\0{hardware_id}".encode()).hexdigest()
-    return f"{parse_target(target).kind.name}-{identity[:12]}"
-
-
-def _chosen_tasks(rows: list[TaskRow], wanted: Collection[str]) -> dict[str, TaskRow]:
-    """Tasks by workload hash; raises DatabaseError for an unknown one."""
-    unknown = set(wanted) - {text for row in rows for text in (row.name, row.workload_hash)}
-    if unknown:
-        raise DatabaseError(
-            f"tasks={min(unknown)}: no task of the dataset has this name or workload hash; list them with "
-            "foretune dataset inspect tasks=true"
-        )
-    return {row.workload_hash: row for row in rows if not wanted or {row.name, row.workload_hash} & {*wanted}}
-
-
-def _commit(
-    database: ms.database.JSONDatabase, row: TaskRow, records: list[dict], target: Target, warn: Warn
-) -> None:
-    mod = tvm.ir.load_json(row.tir)
-    context = make_tune_context(mod, target, seed=0, name=row.name)
-    workload = database.commit_workload(mod)
-    for record in records:
-        # Stock TVM applies a trace unchanged, so the trace must include the postprocessing that a record
-        # leaves out.
-        candidate = replay(context, record["trace"])
-        if candidate is None:
-            warn(f"task {row.name}: skipped a record, its trace does not replay")
-            continue
-        database.commit_tuning_record(
-            ms.database.TuningRecord(
-                candidate.sch.trace, workload, record["run_secs"], target, candidate.args_info
-            )
-        )

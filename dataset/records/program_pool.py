@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from ...errors import UserError
 from ..hardware import Hardware
 from .schema import Record
@@ -61,3 +63,22 @@ class ProgramPool:
         """Longest latency of a task in seconds; None if none of its programs ran."""
         ran = [record.latency_s for record in self.programs(workload).values() if record.run_secs]
         return max(ran, default=None)
+
+
+PAUSE_S = 600.0
+"""Seconds between two batches of a device above which the device counts as paused."""
+
+
+def measuring_s(folder: Path) -> float:
+    """Seconds of all devices together, without pauses; 0.0 for a folder without records.
+
+    A batch has one timestamp, at its end, so the first batch of a device and the first after a pause count as
+    zero.
+    """
+    columns = RecordStore(folder).columns("hardware_id", "timestamp")
+    devices, when = (columns[name].to_numpy(zero_copy_only=False) for name in columns.column_names)
+    found = 0.0
+    for device in np.unique(devices):
+        gaps = np.diff(np.sort(when[devices == device]))
+        found += float(gaps[gaps <= PAUSE_S].sum())
+    return found

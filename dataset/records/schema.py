@@ -100,13 +100,17 @@ class Record:
         return record_key(self.workload_hash, self.trace, self.hardware_id, self.target)
 
 
+SHORTEST_S = 1e-9
+"""Shortest latency in seconds. A clock that did not tick during a run reads 0, and speeds are 1 / latency."""
+
+
 def latency_of(run_secs: Sequence[float]) -> float:
-    """Latency in seconds of repeated runs: the shortest, or +inf without a run.
+    """Latency in seconds of repeated runs: the shortest, or +inf without a run; at least SHORTEST_S.
 
     Disturbances on a shared machine only add time, so the shortest run has the smallest error. Records keep
     all repeats, so other statistics remain possible.
     """
-    return min(run_secs, default=math.inf)
+    return max(min(run_secs, default=math.inf), SHORTEST_S)
 
 
 KEY_COLUMNS = ("workload_hash", "trace", "hardware_id", "target")

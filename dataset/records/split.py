@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ...configuration import check_seed
 from ...errors import UserError
+from ...wording import counted
 from ..features.table import LabelledFeatures
 
 NETWORK_PREFIX = "network:"
@@ -144,9 +145,9 @@ def _split(data: LabelledFeatures, test: NDArray[np.bool_], validation: NDArray[
     if not train.any():
         tests, validations = (len(np.unique(data.workload_hash[mask])) for mask in (test, validation))
         raise SplitError(
-            f"the dataset has {tests + validations} task(s), which leaves none to train on beside {tests} "
-            f"for test and {validations} for validation: add tasks with foretune generate, or set "
-            "split.test=0 or split.validation=0"
+            f"the dataset has {counted(tests + validations, 'task')}, which leaves none to train on, "
+            f"with {tests} for test and {validations} for validation: add tasks with foretune generate, or "
+            "set split.test=0 or split.validation=0"
         )
     return Split(*(np.flatnonzero(mask) for mask in (train, validation, test)))
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,59 +19,32 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...compiler.host.interruption import interrupts_deferred
-from ...errors import UserError
 from ..hardware import Hardware
 from .schema import (
-    COLUMN_DEFAULTS,
-    KEY_COLUMNS,
-    READABLE_VERSIONS,
     RECORD_SCHEMA,
     TASK_SCHEMA,
-    FailureKind,
     Record,
     TaskRow,
-    record_key,
+)
+from .shards import (
+    RECORDS,
+    SHARD_ROWS,
+    TASKS,
+    BadShard,
+    StoredTable,
+    StoreError,
+    digest_of,
+    first_seen,
+    read_shard,
+    record_of,
+    row_of,
 )
 
-SHARD_ROWS = 20_000
-"""Largest number of rows in a shard; compaction does not rewrite a full shard."""
-
-_HASH_DIGITS = 16
 _SET_ASIDE = "set-aside"
-
-
-class StoreError(UserError, RuntimeError):
-    """The folder is not a usable record store."""
 
 
 class StoreLockedError(StoreError):
     """Another run is writing to this dataset."""
-
-
-@dataclass(frozen=True)
-class BadShard:
-    """Shard that could not be read, with the reason."""
-
-    path: Path
-    reason: str
-
-
-@dataclass(frozen=True)
-class _Table:
-    """One of the two tables of a store."""
-
-    name: str
-    schema: pa.Schema
-    key_columns: Sequence[str]
-    key: Callable[..., str]
-    """Key of a row from the values of `key_columns`; rows with equal keys are duplicates."""
-
-    def keys(self, rows: pa.Table) -> list[str]:
-        return list(map(self.key, *(rows[name].to_pylist() for name in self.key_columns)))
-
-
-_TASKS = _Table("tasks", TASK_SCHEMA, ("workload_hash",), str)
-_RECORDS = _Table("records", RECORD_SCHEMA, KEY_COLUMNS, record_key)
 
 
 class RecordStore:
@@ -90,7 +63,7 @@ class RecordStore:
 
     def require(self) -> RecordStore:
         """Raise StoreError unless the folder holds a dataset."""
-        if not self._shards(_TASKS):
+        if not self._shards(TASKS):
             raise StoreError(
                 f"dataset={self.folder} has no dataset (no tasks-*.parquet); create one with foretune "
                 "generate, or use another folder"
@@ -108,25 +81,25 @@ class RecordStore:
 
     def tasks(self) -> list[TaskRow]:
         """Distinct tasks in the order of writing; sets `bad_shards`."""
-        return [TaskRow(**row) for row in self._rows(_TASKS, _TASKS.schema.names).to_pylist()]
+        return [TaskRow(**row) for row in self._rows(TASKS, TASKS.schema.names).to_pylist()]
 
     def records(self, workload_hashes: Iterable[str] | None = None) -> list[Record]:
         """Distinct records in the order of writing, of all tasks or of some; sets `bad_shards`."""
         rows = self.columns(*RECORD_SCHEMA.names)
         if workload_hashes is not None:
             rows = rows.filter(pc.is_in(rows["workload_hash"], pa.array(workload_hashes, pa.string())))
-        return [_record(row) for batch in rows.to_batches() for row in batch.to_pylist()]
+        return [record_of(row) for batch in rows.to_batches() for row in batch.to_pylist()]
 
     def columns(self, *names: str) -> pa.Table:
         """Columns of the distinct records in the order of writing; sets `bad_shards`.
 
         Only the requested columns are kept in memory. `key`, the key of a record, counts as a column.
         """
-        return self._rows(_RECORDS, names)
+        return self._rows(RECORDS, names)
 
     def count_stored_rows(self) -> int:
         """Number of records in the readable shards, including duplicates."""
-        return sum(len(rows) for _, rows in self._read(_RECORDS, ["round"]))
+        return sum(len(rows) for _, rows in self._read(RECORDS, ["round"]))
 
     def hardware(self) -> dict[str, Hardware]:
         """Hardware descriptions by id; raises StoreError for a damaged one."""
@@ -158,14 +131,14 @@ class RecordStore:
 
     def content_hash(self) -> str:
         """32 hex digits over the devices and the names of all shards, which contain content hashes."""
-        names = [path.name for table in (_TASKS, _RECORDS) for path in self._shards(table)]
+        names = [path.name for table in (TASKS, RECORDS) for path in self._shards(table)]
         devices = [hardware.to_json() for hardware in self.hardware().values()]
         return hashlib.sha256("\n".join([*names, *devices]).encode()).hexdigest()[:32]
 
     def check_shards(self) -> list[BadShard]:
         """Read all shards; returns the damaged ones."""
         damaged = []
-        for table in (_TASKS, _RECORDS):
+        for table in (TASKS, RECORDS):
             for _ in self._read(table, table.schema.names):
                 pass
             damaged += self.bad_shards
@@ -206,7 +179,7 @@ class RecordStore:
             yield
             staged = dict.fromkeys(self._staged)
             with interrupts_deferred():
-                for partial in sorted(staged, key=lambda path: path.name.startswith(f"{_RECORDS.name}-")):
+                for partial in sorted(staged, key=lambda path: path.name.startswith(f"{RECORDS.name}-")):
                     partial.rename(partial.with_suffix(""))
         except BaseException:
             _unlink(self._staged)
@@ -215,14 +188,14 @@ class RecordStore:
             self._staged = None
 
     def append_tasks(self, rows: Sequence[TaskRow]) -> None:
-        self._append(_TASKS, pa.Table.from_pylist([vars(row) for row in rows], schema=TASK_SCHEMA))
+        self._append(TASKS, pa.Table.from_pylist([vars(row) for row in rows], schema=TASK_SCHEMA))
 
     def append_records(self, records: Sequence[Record]) -> None:
-        self.append_columns(pa.Table.from_pylist(list(map(_row, records)), schema=RECORD_SCHEMA))
+        self.append_columns(pa.Table.from_pylist(list(map(row_of, records)), schema=RECORD_SCHEMA))
 
     def append_columns(self, records: pa.Table) -> None:
         """Append records given as a table with all columns of RECORD_SCHEMA, such as from `columns`."""
-        self._append(_RECORDS, records.select(RECORD_SCHEMA.names))
+        self._append(RECORDS, records.select(RECORD_SCHEMA.names))
 
     def put_hardware(self, hardware: Hardware) -> None:
         """Write a device's description, unless a stored one has equally high peaks.
@@ -259,28 +232,28 @@ class RecordStore:
         damaged shard.
         """
         self.require_intact()
-        for table in (_TASKS, _RECORDS):
+        for table in (TASKS, RECORDS):
             self._compact(table)
 
     # -- rows
 
-    def _rows(self, table: _Table, columns: Sequence[str]) -> pa.Table:
+    def _rows(self, table: StoredTable, columns: Sequence[str]) -> pa.Table:
         """Columns of the distinct rows, where `key` counts as a column."""
         stored = [name for name in columns if name != "key"]
         parts, seen = [], set[str]()
         for _, rows in self._read(table, {*stored, *table.key_columns}):
             keys = table.keys(rows)
-            fresh = _first_seen(keys, seen)
+            fresh = first_seen(keys, seen)
             rows = rows.append_column("key", pa.array(keys, pa.string())).select(list(columns))
             parts.append(rows if len(fresh) == len(rows) else rows.take(fresh))
         empty = table.schema.append(pa.field("key", pa.string())).empty_table()
         return pa.concat_tables([empty.select(list(columns)).replace_schema_metadata(), *parts])
 
-    def _compact(self, table: _Table) -> None:
+    def _compact(self, table: StoredTable) -> None:
         merged: list[Path] = []
         parts, seen, doubles = [], set[str](), 0
         for path, rows in self._read(table, table.schema.names):
-            fresh = _first_seen(table.keys(rows), seen)
+            fresh = first_seen(table.keys(rows), seen)
             if len(fresh) != SHARD_ROWS:
                 merged.append(path)
                 parts.append(rows.take(fresh))
@@ -292,10 +265,10 @@ class RecordStore:
 
     # -- files
 
-    def _shards(self, table: _Table) -> list[Path]:
+    def _shards(self, table: StoredTable) -> list[Path]:
         return sorted(self.folder.glob(f"{table.name}-*.parquet"))
 
-    def _read(self, table: _Table, columns: Iterable[str]) -> Iterator[tuple[Path, pa.Table]]:
+    def _read(self, table: StoredTable, columns: Iterable[str]) -> Iterator[tuple[Path, pa.Table]]:
         """Yield each readable shard with some columns of its rows; sets `bad_shards`."""
         self.bad_shards = []
         wanted = [field for field in table.schema if field.name in set(columns)]
@@ -304,7 +277,7 @@ class RecordStore:
             for path in fresh:
                 done.add(path)
                 try:
-                    rows = _read_shard(path, wanted)
+                    rows = read_shard(path, wanted)
                 except FileNotFoundError:
                     pass  # compacted by another process; the next iteration finds the merged shard
                 except (OSError, pa.ArrowException) as error:
@@ -312,7 +285,7 @@ class RecordStore:
                 else:
                     yield path, rows
 
-    def _append(self, table: _Table, rows: pa.Table) -> None:
+    def _append(self, table: StoredTable, rows: pa.Table) -> None:
         """Write rows as shards of at most SHARD_ROWS rows."""
         names = (path.name for path in self.folder.glob(f"{table.name}-*.parquet*"))
         number = max((int(name.split("-")[1]) for name in names), default=-1) + 1
@@ -321,7 +294,7 @@ class RecordStore:
             sink = pa.BufferOutputStream()
             pq.write_table(rows.slice(offset, SHARD_ROWS), sink, compression="zstd", compression_level=9)
             content = sink.getvalue().to_pybytes()
-            path = self.folder / f"{table.name}-{number:06d}-{_digest(content)}.parquet"
+            path = self.folder / f"{table.name}-{number:06d}-{digest_of(content)}.parquet"
             self._write_atomically(path, content)
             number += 1
 
@@ -343,54 +316,6 @@ class RecordStore:
                 f"{path}: could not be written ({error.strerror}); free some space or use another folder, "
                 "then run the same command again: earlier writes are kept"
             ) from error
-
-
-def _read_shard(path: Path, wanted: Sequence[pa.Field]) -> pa.Table:
-    """Columns of a shard; raises OSError if it is damaged, StoreError for an unknown version."""
-    content = path.read_bytes()
-    if path.stem.rsplit("-", 1)[-1] != (digest := _digest(content)):
-        raise OSError(f"its content has the hash {digest}")
-    file = pq.ParquetFile(pa.BufferReader(content))
-    version = (file.schema_arrow.metadata or {}).get(b"foretune_schema", b"?").decode()
-    if version not in map(str, READABLE_VERSIONS):
-        raise StoreError(
-            f"{path}: schema version {version}, but this foretune reads "
-            f"{', '.join(map(str, READABLE_VERSIONS))}; use the foretune that wrote it, or "
-            "generate the dataset again"
-        )
-    stored = set(file.schema_arrow.names)
-    rows = file.read([field.name for field in wanted if field.name in stored]).replace_schema_metadata()
-    for field in wanted:
-        if field.name not in stored:
-            default = pa.scalar(COLUMN_DEFAULTS[field.name], field.type)
-            rows = rows.append_column(field, pa.repeat(default, len(rows)))
-    return rows.select([field.name for field in wanted])
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:_HASH_DIGITS]
-
-
-def _first_seen(keys: Iterable[str], seen: set[str]) -> pa.Array:
-    """Positions of keys that are not yet in `seen`; adds them to it."""
-    fresh = []
-    for position, key in enumerate(keys):
-        if key not in seen:
-            seen.add(key)
-            fresh.append(position)
-    return pa.array(fresh, pa.int64())
-
-
-def _row(record: Record) -> dict:
-    row = {field.name: getattr(record, field.name) for field in fields(record)}
-    row["failure"] = record.failure.value if record.failure else None
-    return row
-
-
-def _record(row: dict) -> Record:
-    row["run_secs"] = tuple(row["run_secs"])
-    row["failure"] = FailureKind(row["failure"]) if row["failure"] else None
-    return Record(**row)
 
 
 def _unlink(paths: Iterable[Path]) -> None:

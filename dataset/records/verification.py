@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 import numpy as np
 import pyarrow as pa
 
+from ...wording import counted, shell_command, verb
 from .network_weights import NetworksFileError, read_networks
 from .schema import TaskRow
 from .store import RecordStore, StoreError
@@ -31,9 +32,11 @@ def problems(store: RecordStore, replays: int = 0) -> Iterator[str]:
         yield str(error)
     yield from _wrong_numbers(records)
     if doubles := store.count_stored_rows() - len(records):
+        merge = shell_command("foretune", "dataset", "merge", store.folder, f"into={store.folder}")
         yield (
-            f"{doubles} records are duplicates, which reading drops; foretune dataset merge {store.folder} "
-            f"into={store.folder} removes them"
+            f"{counted(doubles, 'record')} {verb(doubles, 'is a duplicate', 'are duplicates')}, "
+            "which reading drops; "
+            f"{merge} removes {verb(doubles, 'it', 'them')}"
         )
     yield from _not_replaying(store, tasks, replays)
 
@@ -41,7 +44,10 @@ def problems(store: RecordStore, replays: int = 0) -> Iterator[str]:
 def _not_described(what: str, column: pa.ChunkedArray, known: Collection[str]) -> Iterator[str]:
     for name, count in zip(*(part.to_pylist() for part in column.value_counts().flatten()), strict=True):
         if name not in known:
-            yield f"{what} {name}: has {count} records but no description; merge the dataset that has one"
+            yield (
+                f"{what} {name}: has {counted(count, 'record')} but no description; merge the "
+                "dataset that has one"
+            )
 
 
 def _wrong_numbers(records: pa.Table) -> Iterator[str]:
@@ -59,7 +65,10 @@ def _wrong_numbers(records: pa.Table) -> Iterator[str]:
         ("moved_bytes that are not finite and positive", np.flatnonzero(invalid_bytes)),
     ):
         if len(wrong):
-            yield f"{len(wrong)} records have {text}, such as {records['key'][int(wrong[0])]}"
+            yield (
+                f"{counted(len(wrong), 'record')} {verb(len(wrong), 'has', 'have')} {text}, such as "
+                f"{records['key'][int(wrong[0])]}"
+            )
 
 
 def _not_replaying(store: RecordStore, tasks: dict[str, TaskRow], count: int) -> Iterator[str]:

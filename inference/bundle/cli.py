@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from ...configuration import from_hydra
-from ...wording import milliseconds
+from ...page import Column, Fact, Table
+from ...terminal import CommandConsole, print_facts, print_table, say
+from ...wording import counted, milliseconds
 from .format import Bundle, read_bundle
 
 # Commands import their own dependencies, above all TVM, because such an import lasts seconds.
@@ -48,15 +46,16 @@ def export(config: DictConfig) -> int:
     from .exporting import BundleExportConfig, export_bundle
 
     settings = from_hydra(config, BundleExportConfig)
-    console = Console()
-    report = export_bundle(**vars(settings), warn=lambda text: _say(console, f"[yellow]{escape(text)}"))
+    console = CommandConsole()
+    report = export_bundle(**vars(settings), warn=lambda text: say(console, text, "yellow"))
     for name in report.missing:
-        _say(console, f"[yellow]{escape(name)}: has no schedule in the database; not exported")
+        say(console, f"{name}: has no schedule in the database; not exported", "yellow")
     manifest = report.bundle.manifest
-    _say(
+    schedules = counted(len(report.bundle.records), "schedule")
+    say(
         console,
-        f"{escape(str(report.path))}: {len(report.bundle.records)} schedules of {len(manifest.tasks)} tasks, "
-        f"{report.path.stat().st_size:,} bytes, for {escape(manifest.hardware.name)}",
+        f"{report.path}: {schedules} of {counted(len(manifest.tasks), 'task')}, "
+        f"{report.path.stat().st_size:,} bytes, for {manifest.hardware.name}",
     )
     return 0
 
@@ -66,8 +65,8 @@ def import_(config: DictConfig) -> int:
     from .importing import LEFT_OUT, import_bundle
 
     settings = from_hydra(config, BundleImportConfig)
-    console = Console()
-    report = import_bundle(**vars(settings), warn=lambda text: _say(console, f"[yellow]{escape(text)}"))
+    console = CommandConsole()
+    report = import_bundle(**vars(settings), warn=lambda text: say(console, text, "yellow"))
     rows = [
         (
             *(task.name, task.operator, task.outcome, _latency(task.before_s), _latency(task.latency_s)),
@@ -75,11 +74,11 @@ def import_(config: DictConfig) -> int:
         )
         for task in report.tasks
     ]
-    console.print(_table(("task", "operator", "outcome", "before", "now", "taken", "left out"), rows))
+    print_table(_table(("task", "operator", "outcome", "before", "now", "taken", "left out"), rows), console)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in report.outcomes.items())
-    _say(console, f"{escape(str(report.folder))}: {counts or 'no tasks'}")
+    say(console, f"{report.folder}: {counts or 'no tasks'}")
     if report.adapted:
-        _say(console, "the next foretune tune measures the starting points first")
+        say(console, "the next foretune tune measures the starting points first")
     return 0 if report.outcomes.keys() - {LEFT_OUT} else 1
 
 
@@ -90,16 +89,13 @@ def show(config: DictConfig) -> int:
     if settings.json:
         print(bundle.manifest.to_json(), end="")
         return 0
-    console = Console()
-    facts = Table.grid(padding=(0, 2))
-    for label, value in _facts(bundle):
-        facts.add_row(escape(label), escape(value))
-    console.print(facts)
+    console = CommandConsole()
+    print_facts([Fact(label, value, "") for label, value in _facts(bundle)], console)
     rows = [
         (task.name, task.operator, _latency(task.latency_s), str(task.records))
         for task in bundle.manifest.tasks
     ]
-    console.print(_table(("task", "operator", "latency", "schedules"), rows))
+    print_table(_table(("task", "operator", "latency", "schedules"), rows), console)
     return 0
 
 
@@ -107,28 +103,23 @@ def _facts(bundle: Bundle) -> list[tuple[str, str]]:
     manifest = bundle.manifest
     hardware = manifest.hardware
     return [
-        ("schedules", f"{len(bundle.records)} of {len(manifest.tasks)} tasks"),
+        ("schedules", f"{len(bundle.records):,} of {counted(len(manifest.tasks), 'task')}"),
         *([("network", manifest.network)] if manifest.network else []),
         ("target", bundle.target_json),
-        ("hardware", f"{hardware.name}, {hardware.cores} cores, hardware_id {hardware.hardware_id}"),
+        (
+            "hardware",
+            f"{hardware.name}, {counted(hardware.cores, 'core')}, hardware_id {hardware.hardware_id}",
+        ),
         ("versions", f"{_pairs(manifest.versions)}, schema {manifest.schema_version}"),
         ("made", manifest.made_at),
         ("SHA-256", f"{manifest.content_sha256} (checked)"),
     ]
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Table of texts without empty columns; cells in the first column may span several lines."""
-    table = Table(box=box.SIMPLE)
-    shown = [number for number in range(len(columns)) if any(row[number] for row in rows)]
-    for number in shown:
-        left = columns[number] in ("task", "operator", "outcome")
-        table.add_column(
-            columns[number], justify="left" if left else "right", no_wrap=number > 0, overflow="fold"
-        )
-    for row in rows:
-        table.add_row(*(escape(row[number]) for number in shown))
-    return table
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Table of texts without empty columns."""
+    texts = ("task", "operator", "outcome")
+    return Table("", [Column(title, text=title in texts, optional=True) for title in titles], rows)
 
 
 def _latency(seconds: float | None) -> str:
@@ -137,7 +128,3 @@ def _latency(seconds: float | None) -> str:
 
 def _pairs(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items())
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True)

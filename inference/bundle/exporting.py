@@ -22,6 +22,7 @@ from ...compiler.networks.inputs import InputSpec
 from ...compiler.task import Task
 from ...compiler.tvm_compat import parse_target
 from ...dataset.hardware import Hardware
+from ...dataset.records.database_export import database_folder_name
 from ...dataset.records.database_lines import (
     RECORD_FILE,
     WORKLOAD_FILE,
@@ -29,7 +30,7 @@ from ...dataset.records.database_lines import (
     parsed_record,
     parsed_workload,
 )
-from ...dataset.records.exchange import HERE, database_folder_name, find_hardware
+from ...dataset.records.exchange import HERE, find_hardware
 from ..database.folder import read_device, read_rounds, whole_lines
 from .archive import BundleError
 from .format import SCHEMA_VERSION, Bundle, BundleTask, Manifest, write_bundle
@@ -117,20 +118,25 @@ def export_bundle(
         described = task.described() if wanted is None else wanted[name]
         tasks.append(_entry(name, described, measured, rounds.get(name, (0, 0))))
         kept += [replace(record, workload=number) for record in measured]
-    manifest = Manifest(
+    lines = [task.line for task in stored.values()]
+    manifest = _manifest(tasks, network or "", target, hardware)
+    written = write_bundle(Path(bundle), Bundle(manifest, lines, kept))
+    missing = [task.name for name, task in (wanted or {}).items() if name not in stored]
+    return ExportReport(Path(bundle), written, missing)
+
+
+def _manifest(tasks: list[BundleTask], network: str, target: str, hardware: Hardware) -> Manifest:
+    """Manifest of a bundle whose content has no hash yet."""
+    return Manifest(
         schema_version=SCHEMA_VERSION,
         content_sha256="",
         made_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        network=network or "",
+        network=network,
         target=json.loads(target),
         hardware=hardware,
         versions={"foretune": __version__, "tvm": tvm.__version__},
         tasks=tasks,
     )
-    lines = [task.line for task in stored.values()]
-    written = write_bundle(Path(bundle), Bundle(manifest, lines, kept))
-    missing = [task.name for name, task in (wanted or {}).items() if name not in stored]
-    return ExportReport(Path(bundle), written, missing)
 
 
 def _network_tasks(network: Network, target: Target, lowering: Lowering) -> dict[str, Task]:

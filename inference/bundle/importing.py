@@ -16,8 +16,10 @@ from tvm.target import Target
 from ...compiler.replay import candidate_trace_json, replay
 from ...compiler.tvm_compat import make_tune_context, parse_target, target_to_json
 from ...dataset.hardware import Hardware
-from ...dataset.records.exchange import HERE, database_folder_name, find_hardware
+from ...dataset.records.database_export import database_folder_name
+from ...dataset.records.exchange import HERE, find_hardware
 from ...errors import UserError
+from ...wording import counted
 from ..database.folder import STARTS_FILE, describe_device, held_alone, whole_lines, write_whole
 from .archive import BundleError
 from .format import Bundle, read_bundle
@@ -155,8 +157,8 @@ def _differences(bundle: Bundle, target: Target, device: Hardware) -> list[str]:
     measured, found = bundle.manifest.hardware, []
     if measured.hardware_id != device.hardware_id:
         found.append(
-            f"on {measured.name} ({measured.cores} cores, hardware_id={measured.hardware_id}, and here it is "
-            f"{device.hardware_id}, {device.name} with {device.cores} cores)"
+            f"on {measured.name} ({counted(measured.cores, 'core')}, hardware_id={measured.hardware_id}, and "
+            f"here it is {device.hardware_id}, {device.name} with {counted(device.cores, 'core')})"
         )
     if bundle.target_json != target_to_json(target):
         found.append(f"for the target {bundle.target_json} (here {target_to_json(target)})")

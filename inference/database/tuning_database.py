@@ -4,15 +4,23 @@ MetaSchedule's database ignores the target, so each target and device has a sepa
 compiles from it: `with target, ms.database.JSONDatabase(work_dir=folder): ...`. Further files in the folder
 store the progress of each task's search, so that an interrupted run can resume, and other facts about the
 tasks (`database_folder`).
+
+`StoredSchedules` loads measured records on request. MetaSchedule's own `JSONDatabase` creates TVM objects for
+all records when it opens a folder. Each takes seven milliseconds, so a folder of ten networks takes half a
+minute. This class creates only the requested objects.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import statistics
+from bisect import insort
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import tvm
 from tvm.s_tir import meta_schedule as ms
@@ -23,9 +31,11 @@ from ...compiler.replay import trace_to_json
 from ...compiler.task import Task
 from ...compiler.tvm_compat import target_to_json
 from ...dataset.hardware import Hardware
-from ...dataset.records.database_lines import WORKLOAD_FILE, parsed_workload
-from ...dataset.records.exchange import database_folder_name
+from ...dataset.records.database_export import database_folder_name
+from ...dataset.records.database_lines import WORKLOAD_FILE, parsed_record, parsed_workload
+from ...dataset.records.schema import latency_of
 from ...errors import UserError
+from ...wording import part_of, verb
 from ..search.candidate import MeasuredCandidate
 from ..surrogate.memory import MEMORY_FILE
 from .folder import (
@@ -40,8 +50,7 @@ from .folder import (
     read_rounds,
     whole_lines,
 )
-from .schedule_lines import record_content
-from .stored_schedules import StoredSchedules
+from .schedule_lines import ScheduleLines, database_of, record_content
 from .tuning_notes import NOTES_FILE, TuningNotes
 
 
@@ -85,7 +94,7 @@ class TuningDatabase:
         """
         found: dict[str, float] = {}
         for record in self._schedules.fastest(task.workload_hash, most):  # some were timed again, so repeat
-            latency_s = min(float(seconds) for seconds in record.run_secs)
+            latency_s = latency_of([float(seconds) for seconds in record.run_secs])
             found.setdefault(trace_to_json(record.trace), latency_s)
         return found
 
@@ -109,7 +118,8 @@ class TuningDatabase:
         if missing:
             raise MissingScheduleError(
                 f"require_database=true: task {missing[0].name} (workload {missing[0].workload_hash}) has no "
-                f"schedule in {self.folder}, and {len(missing)} of {len(tasks)} tasks have none; import a "
+                f"schedule in {self.folder}, and {part_of(len(missing), len(tasks), 'task')} "
+                f"{verb(len(missing), 'has', 'have')} none; import a "
                 "bundle that has them, foretune bundle import FILE, or tune without require_database"
             )
 
@@ -139,3 +149,59 @@ class TuningDatabase:
         # minimum.
         contents = [record_content(self._target, task, m.record, [m.latency_s]) for m in ran]
         self._schedules.add(task, contents, replaces=replaces)
+
+
+class _Line(NamedTuple):
+    """A record in its written form; records sort in MetaSchedule's order, by mean repeat and then by age."""
+
+    mean_s: float
+    number: int
+    latency_s: float
+    text: str
+
+
+class StoredSchedules:
+    """Measured records of a folder by task, fastest first; failed measurements are left out."""
+
+    def __init__(self, folder: Path) -> None:
+        """Reads the folder's files, which need not exist. Raises DatabaseUnreadableError."""
+        self._file = ScheduleLines(folder)
+        self._lines: defaultdict[str, list[_Line]] = defaultdict(list)
+        self._count = 0
+        for number, line in enumerate(self._file.read(), 1):
+            try:
+                record = parsed_record(line, len(self._file))
+            except json.JSONDecodeError as error:
+                raise self._file.unreadable(number, error) from error
+            except ValueError:  # of a failed measurement
+                continue
+            self._note(self._file.workload_hash(record.workload), record.content[1], line)
+
+    def best_latency_s(self, workload_hash: str) -> float | None:
+        """Latency in seconds of a task's best schedule, or None without a schedule."""
+        lines = self._lines.get(workload_hash)
+        return lines[0].latency_s if lines else None
+
+    def fastest(self, workload_hash: str, most: int | None = None) -> list[ms.database.TuningRecord]:
+        """Records of a task, fastest first; `most` limits their number, and None returns all."""
+        lines = self._lines.get(workload_hash, [])[:most]
+        return self._file.schedules(workload_hash, [line.text for line in lines])
+
+    def best(self, workload_hashes: Collection[str]) -> ms.Database:
+        """In-memory database with the best record of each task that has one."""
+        return database_of(record for name in workload_hashes for record in self.fastest(name, 1))
+
+    def add(self, task: Task, contents: Sequence[Sequence[Any]], *, replaces: bool = False) -> None:
+        """Appends records of a task, each from `record_content`.
+
+        `replaces` drops all records of the task that this object has read or added.
+        """
+        known = {line.text for line in self._lines.pop(task.workload_hash, ())} if replaces else set()
+        lines = self._file.add(task, contents, without=known)
+        for content, line in zip(contents, lines, strict=True):
+            self._note(task.workload_hash, content[1], line)
+
+    def _note(self, workload_hash: str, repeats_s: Sequence[float], line: str) -> None:
+        mean_s, latency_s = statistics.fmean(repeats_s), latency_of(repeats_s)
+        insort(self._lines[workload_hash], _Line(mean_s, self._count, latency_s, line))
+        self._count += 1

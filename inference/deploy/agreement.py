@@ -24,21 +24,17 @@ INPUTS = 8
 
 def measure_agreement(
     network: Network, dtype: str, run: Callable[..., Sequence[NDArray[Any]]], inputs: int = INPUTS
-) -> tuple[Agreement, list[float] | None]:
-    """Measures how the compiled network `run` in `dtype` agrees, on the example inputs and on random ones.
-
-    Also returns the rival's difference for each output, in the form that `compare_narrow_outputs` expects.
-    """
-    theirs = _rival_outputs(network, dtype)
-    differences = None if theirs is None else narrow_differences(network.reference_outputs(), theirs)
+) -> Agreement:
+    """Measures how the compiled network `run` in `dtype` agrees, on the example inputs and on random ones."""
+    differences = rival_differences(network, dtype)
     shares, rival_shares = [], []
     for seed in range(1, inputs + 1):
         other = network.with_other_inputs(seed)
         reference = other.reference_outputs()
         shares.append(top_1(reference, run(*other.inputs)))
-        if theirs is not None:
+        if differences is not None:
             rival_shares.append(top_1(reference, _rival_outputs(other, dtype) or []))
-    agreement = Agreement(
+    return Agreement(
         dtype,
         inputs,
         None if differences is None else max(differences, default=0.0),
@@ -46,7 +42,15 @@ def measure_agreement(
         float(np.mean(rival_shares)) if rival_shares else None,
         "ONNX Runtime" if dtype == INT8 else "PyTorch",
     )
-    return agreement, differences
+
+
+def rival_differences(network: Network, dtype: str) -> list[float] | None:
+    """The rival's difference for each output on the example inputs, for `compare_narrow_outputs`.
+
+    None if it does not support the type.
+    """
+    theirs = _rival_outputs(network, dtype)
+    return None if theirs is None else narrow_differences(network.reference_outputs(), theirs)
 
 
 def _rival_outputs(network: Network, dtype: str) -> list[NDArray[Any]] | None:

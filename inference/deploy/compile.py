@@ -33,6 +33,7 @@ from ...compiler.tvm_compat import (
 from ...dataset.measure.worker.isolation import pinned_to_first_core
 from ...dataset.measure.worker.scratch import ScratchFolder
 from ...errors import UserError, first_line
+from ...wording import part_of
 from ..run.network_profile import NetworkProfile
 from .description import describe, with_description
 from .profile import profile_network
@@ -185,8 +186,9 @@ def compile_network(
                 compiled = compile_network(relax_mod, target, database, unscheduled=kept_out)
                 return replace(compiled, unbuildable=tuple(broken))
             raise NetworkBuildError(
-                f"target={target.kind.name}: TVM cannot build the network with {len(scheduled)} of "
-                f"{len(names)} tasks scheduled: {first_line(error)}; try other input shapes, or tune again "
+                f"target={target.kind.name}: TVM cannot build the network with "
+                f"{part_of(len(scheduled), len(names), 'task')} scheduled: {first_line(error)}; try "
+                "other input shapes, or tune again "
                 "with another seed"
             ) from error
     return CompiledNetwork(

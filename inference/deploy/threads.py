@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from ...compiler.tvm_compat import available_cores, configure_thread_pool
 from ...errors import UserError
+from ...wording import counted
 
 _THREADS = Path("/proc/self/task")
 _Result = TypeVar("_Result")
@@ -58,7 +59,8 @@ def checked_threads(threads: int | None, tuned: int | None) -> int:
         return min(tuned or cores, cores)
     if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= cores:
         raise ThreadsError(
-            f"threads={threads!r}: this process may use {cores} cores; give 1 to {cores}, or None for as "
+            f"threads={threads!r}: this process may use {counted(cores, 'core')}; give 1 to "
+            f"{cores}, or None for as "
             "many as the network was tuned for"
         )
     return threads

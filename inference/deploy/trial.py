@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tvm
-from numpy.typing import NDArray
 from rich.console import Console
 from tvm.support.cc import get_cc
 from tvm.target import Target
 
 from ...compiler.networks import LoweredNetwork, Network
 from ...compiler.targets import is_cpu
+from ...compiler.tvm_compat import runs_here
 from ...compiler.types import WIDE
 from ..database.predicted_schedules import PredictedSchedules
 from ..database.tuning_database import TuningDatabase
@@ -27,6 +26,7 @@ from ..run.result import (
     NOT_BUILT,
     TUNED,
     UNTUNED,
+    WRONG,
     Agreement,
     Contestant,
     NetworkProfile,
@@ -34,12 +34,14 @@ from ..run.result import (
     untuned_by_tasks_s,
 )
 from .agreement import measure_agreement
-from .comparison import Compare, Comparison, CompiledForm
+from .comparison import Comparison, CompiledForm
 from .compile import CompiledNetwork, compile_network
 from .fresh_process import FreshProcessError, time_in_fresh_process
-from .outputs import OutputCheck, compare_narrow_outputs, compare_outputs
+from .original import Original
+from .outputs import OutputCheck
 from .peak import fma_peak_gflops
 from .rivals.base import CPU
+from .wrong_schedules import without_wrong_schedules
 
 if TYPE_CHECKING:
     from ..run.config import TuneConfig
@@ -57,8 +59,8 @@ class NetworkTimings:
     peak_gflops: float | None = None
     agreement: Agreement | None = None
     """Agreement with the float32 network, for a network in another data type."""
-    unbuildable: tuple[str, ...] = ()
-    """Tasks that run without their schedule, because TVM cannot build code for it."""
+    unscheduled: Mapping[str, str] = field(default_factory=dict)
+    """Reason for each task that runs without its schedule: NOT_BUILT or WRONG."""
 
 
 @dataclass(frozen=True)
@@ -73,18 +75,7 @@ class Tuned:
     target: Target
     database: TuningDatabase
     results: Sequence[TaskResult]
-
-
-def comparison_in_float32(network: Network) -> Compare:
-    """Compares outputs with the network's own; the first disagreement triggers `rounding_errors`."""
-    reference = network.reference_outputs()
-    rounding_errors = cache(partial(network.rounding_errors, reference))
-
-    def compare(outputs: Sequence[NDArray[Any]]) -> OutputCheck:
-        check = compare_outputs(reference, outputs)
-        return check if check.agrees else compare_outputs(reference, outputs, rounding_errors())
-
-    return compare
+    original: Original
 
 
 class Trial:
@@ -109,13 +100,12 @@ class Trial:
         """Timings that the executor supports."""
         config = self.config
         if config.executor.kind == "none" and config.export is not None:
-            self._export_unchecked(config.export, tuned)
-        elif config.executor.kind == "local":
+            return self._export_alone(config.export, tuned)
+        if config.executor.kind == "local":
             return self._compare(tuned)
-        else:
-            self.console.print(
-                f"executor={config.executor.kind}: the network is not timed, since it does not run here"
-            )
+        self.console.print(
+            f"executor={config.executor.kind}: the network is not timed, since it does not run here"
+        )
         return NetworkTimings()
 
     def _compile(self, tuned: Tuned, names: Sequence[str]) -> list[CompiledForm]:
@@ -131,28 +121,63 @@ class Trial:
                 forms.append(CompiledForm(UNTUNED, untuned, ready_s))
         return forms
 
-    def _compiled(self, tuned: Tuned) -> CompiledNetwork:
-        # The database may hold slower schedules for such tasks from earlier runs.
-        unscheduled = {
-            task.workload_hash
-            for task in tuned.results
-            if task.tuned_latency_s is None and not task.predicted
-        }
+    def _compiled(self, tuned: Tuned, without: Collection[str] = ()) -> CompiledNetwork:
+        """The network, with plain loops for the workloads in `without`."""
+        # The database may hold slower schedules for tasks without a latency from earlier runs.
+        unscheduled = {*without, *_without_latency(tuned.results)}
         tasks = [task.workload_hash for task in tuned.results]
         schedules = tuned.database.best_schedules(tasks)
         if self.predicted is not None:
             schedules = self.predicted.behind(schedules, tasks)
         return compile_network(tuned.relax_mod, tuned.target, schedules, unscheduled=unscheduled)
 
-    def _export_unchecked(self, library: Path, tuned: Tuned) -> None:
-        """Writes the library of a network that cannot run on this machine."""
+    def _checked(
+        self, tuned: Tuned, compiled: CompiledNetwork
+    ) -> tuple[CompiledNetwork, OutputCheck, dict[str, str]]:
+        """The network whose outputs agree, if there is one, and a reason for each task without its schedule.
+
+        Schedules that change the outputs are left out, on a CPU, where tasks run without a schedule, too.
+        """
+        reasons = dict.fromkeys(compiled.unbuildable, NOT_BUILT)
+        check = tuned.original.check(compiled)
+        if check.agrees or not is_cpu(tuned.target):
+            return compiled, check, reasons
+        names = {task.workload_hash: task.name for task in tuned.results}
+        scheduled = [one for one, name in names.items() if name in compiled.scheduled]
+        found = without_wrong_schedules(
+            scheduled,
+            lambda without: self._compiled(tuned, without),
+            lambda other: tuned.original.check(other).agrees,
+        )
+        if found is None:
+            return compiled, check, reasons
+        corrected, wrong = found
+        reasons |= {names[workload]: WRONG for workload in wrong}
+        for workload in wrong:
+            self.console.print(f"{names[workload]} runs untuned: {WRONG}", style="yellow", markup=False)
+        return corrected, tuned.original.check(corrected), reasons
+
+    def _export_alone(self, library: Path, tuned: Tuned) -> NetworkTimings:
+        """Writes the library of a network that is not timed; compares its outputs first if it runs here."""
         with self.watch.stage("compile"), self.console.status("compiling the network"):
             compiled = self._compiled(tuned)
+        timed = NetworkTimings(unscheduled=dict.fromkeys(compiled.unbuildable, NOT_BUILT))
+        if runs_here(tuned.target):
+            with self.watch.stage("check outputs"), self.console.status("comparing outputs"):
+                compiled, check, reasons = self._checked(tuned, compiled)
+            timed = NetworkTimings(check=check, unscheduled=reasons)
+            if not check.agrees:
+                return timed
+        else:
+            self.console.print(
+                "the exported network does not run here; only its conversion was compared, in float32",
+                style="yellow",
+            )
         for name in compiled.unbuildable:
             self.console.print(f"{name} runs untuned: {NOT_BUILT}", style="yellow", markup=False)
         with self.watch.stage("export"), self.console.status(f"writing {library}"):
             compiled.export(library)
-        self.console.print("the exported network was neither run nor checked here", style="yellow")
+        return timed
 
     def _compare(self, tuned: Tuned) -> NetworkTimings:
         """Compiles, checks and exports the tuned network; times it and its contestants in turns."""
@@ -177,14 +202,16 @@ class Trial:
         ) as comparison:
             comparison.start()  # imports run during the compilation
             forms = self._compile(tuned, names)
-            compiled = forms[0].compiled
+            with self.watch.stage("check outputs"), self.console.status("comparing outputs"):
+                compiled, check, reasons = self._checked(tuned, forms[0].compiled)
+                forms[0] = replace(forms[0], compiled=compiled)
+                agreement = None
+                if config.lowering.dtype != WIDE:
+                    agreement = measure_agreement(network, config.lowering.dtype, compiled)
             with self.watch.stage("link"), self.console.status("generating code"):
-                comparison.enter(forms)  # rivals import during the check
-            with self.watch.stage("check outputs"):
-                compare, agreement = self._comparison_with_original(network, compiled)
-                check = compare(compiled(*network.inputs))
+                comparison.enter(forms)
             with self.watch.stage("start the rivals"), self.console.status("starting the rivals"):
-                comparison.prepare(compare)
+                comparison.prepare(tuned.original.compare)
             with self.watch.stage("time the network"), self.console.status("timing the network in turns"):
                 contestants = comparison.time(config.timing_repeats)
         exported = self._export(config.export, compiled, network, on_cpu) if check.agrees else []
@@ -194,7 +221,7 @@ class Trial:
             check,
             exported,
             agreement=agreement,
-            unbuildable=compiled.unbuildable,
+            unscheduled=reasons,
         )
         if not on_cpu:
             return timed
@@ -202,22 +229,6 @@ class Trial:
             return replace(
                 timed, profile=compiled.profile(*network.inputs), peak_gflops=fma_peak_gflops(target)
             )
-
-    def _comparison_with_original(
-        self, network: Network, compiled: CompiledNetwork
-    ) -> tuple[Compare, Agreement | None]:
-        """Comparison with the original's outputs, and agreement of another data type with float32."""
-        dtype = self.config.lowering.dtype
-        if dtype == WIDE:
-            return comparison_in_float32(network), None
-        agreement, differences = measure_agreement(network, dtype, compiled)
-        compare = partial(
-            compare_narrow_outputs,
-            network.reference_outputs(),
-            rival_differences=differences,
-            dtype=dtype,
-        )
-        return compare, agreement
 
     def _export(
         self, library: Path | None, compiled: CompiledNetwork, network: Network, on_cpu: bool
@@ -240,3 +251,8 @@ class Trial:
         """Whether `untuned_limit_s` permits timing the untuned network; an unknown latency is too long."""
         limit_s, takes_s = self.config.untuned_limit_s, untuned_by_tasks_s(results)
         return limit_s is None or (takes_s is not None and takes_s <= limit_s)
+
+
+def _without_latency(results: Sequence[TaskResult]) -> set[str]:
+    """Workloads that run without a schedule, since none was measured or predicted."""
+    return {task.workload_hash for task in results if task.tuned_latency_s is None and not task.predicted}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,9 +20,12 @@ from ..reuse.donors import ParentsBest
 from ..reuse.planner import ReusePlanner
 from ..reuse.rules import ChildBudget, ReuseRules, Selected
 from ..search.config import OneShotConfig
+from ..search.selection import StopConfig
 from ..spaces.stock import StockSpace
 from ..starts.adapted import ProgramAdapter
-from .backend import with_backend
+from ..starts.config import KNOWN
+from ..strategies.stock import StockConfig
+from .search.config import BY_MEASURING, ReuseConfig
 
 if TYPE_CHECKING:
     from .published import PublishedTrees
@@ -104,3 +108,33 @@ class PublishedRules(ReuseRules):
     def sketch(self, task: Task, trace: str) -> Hashable:
         """See ReuseRules."""
         return self._trees.sketch_of(task, trace)
+
+
+TRIALS_A_ROUND = 64
+"""Candidates that MetaSchedule measures before it refits its model."""
+
+
+def with_backend(config: OneShotConfig, *, by_algorithm: bool) -> OneShotConfig:
+    """The settings of a published search.
+
+    With `by_algorithm`, Algorithm 1 as published searches a task with a parent and measures each of its
+    candidates. No part of Foretune influences the search: no pretrained model, surrogate, template or early
+    end. Settings of the strategy `stock` do not change.
+    """
+    stock = config.strategy if isinstance(config.strategy, StockConfig) else StockConfig()
+    return replace(
+        config,
+        strategy=ReuseConfig(rank=BY_MEASURING, backend=stock) if by_algorithm else stock,
+        rounds=-(-config.eto.trials // TRIALS_A_ROUND),
+        top_k=config.eto.trials,
+        replay_factor=1,
+        min_latency_share=0.0,
+        random_share=0.0,
+        max_code=None,
+        templates=0,
+        starts=KNOWN,
+        extra_rounds=0,
+        surrogate=False,
+        finalists=0,
+        stop=StopConfig(expected_improvement=0.0),
+    )

@@ -6,10 +6,18 @@ To add a grouping, write a function from a task to the name of its family, and a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from ...compiler.task import Task
 from ..search.registry import Registry
-from .base import Grouping
+
+
+class Grouping(Protocol):
+    """Static analysis of one task; no measurement is needed (FamilySeer, section 5.1)."""
+
+    def __call__(self, task: Task) -> str:
+        """Name of the task's family. Tasks with equal names belong to one family."""
+
 
 GROUPINGS = {
     "operator_count": "..familyseer.groupings:by_operator_count",

@@ -11,6 +11,8 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from ...compiler.described_task import described_task
+from ...compiler.tvm_compat import load_tensor_intrinsics
+from ...dataset.records.schema import latency_of
 from ..families.registry import check_grouping, family_of
 from ..search.settings_checks import OneShotConfigError
 
@@ -51,6 +53,7 @@ class FamilyTaskScheduler(ms.task_scheduler.PyTaskScheduler):
         Raises OneShotConfigError.
         """
         super().__init__()
+        load_tensor_intrinsics()  # see PretrainedCostModel
         check_grouping(families)
         if not 0 < proportion < 1:
             raise OneShotConfigError(f"proportion={proportion}: must be over 0 and below 1, such as 0.25")
@@ -67,6 +70,8 @@ class FamilyTaskScheduler(ms.task_scheduler.PyTaskScheduler):
         """Number of the task of the next iteration; -1 when all tasks have ended."""
         scheduler = self._outer()
         tasks = list(scheduler.tasks_)
+        if not tasks:
+            return -1
         self._begin(tasks)
         for number, task in enumerate(tasks):
             # MetaSchedule discards the running measurements of a task that is chosen again.
@@ -94,8 +99,8 @@ class FamilyTaskScheduler(ms.task_scheduler.PyTaskScheduler):
         self._due: int | None = None
 
     def _learn(self, number: int, results: Sequence[ms.runner.RunnerResult]) -> None:
-        seconds = [float(second) for result in results for second in result.run_secs or ()]
-        before_s, self._best_s[number] = self._best_s[number], min([self._best_s[number], *seconds])
+        measured_s = latency_of([float(second) for result in results for second in result.run_secs or ()])
+        before_s, self._best_s[number] = self._best_s[number], min(self._best_s[number], measured_s)
         saves = self._best_s[number] < (1 - _GAIN) * before_s
         self._left[number] = 1.0 if saves else self._fade * self._left[number]
 

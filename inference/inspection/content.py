@@ -15,8 +15,8 @@ from ...compiler.networks.alternatives.alternatives import Offer
 from ...compiler.task import Task
 from ...compiler.tvm_compat import target_to_json
 from ...dataset.hardware import Hardware
+from ...dataset.records.database_export import database_folder_name
 from ...dataset.records.database_lines import RECORD_FILE
-from ...dataset.records.exchange import database_folder_name
 from ..database.folder import held_briefly
 from ..database.tuning_database import TuningDatabase
 from ..planners.turn_planner import make_planner

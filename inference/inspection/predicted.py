@@ -14,6 +14,7 @@ from ...compiler.task import Task
 from ...compiler.tvm_compat import NoDesignSpaceError, load_cpu_intrinsics
 from ...dataset.features import FEATURE_VERSION
 from ...dataset.features.assembly import FeatureAssembler
+from ...dataset.features.reading import task_reading
 from ...dataset.hardware import Hardware
 from ...dataset.sampling.programs import RandomSampler, SamplerSetting
 from ...models.checkpoints.checkpoint import Checkpoint, load_checkpoint
@@ -56,7 +57,12 @@ class LatencyPredictor:
         return None if drawn is None else float(self.latencies_s(*drawn).min())
 
     def drawn(self, task: Task) -> tuple[ms.TuneContext, list[ms.MeasureCandidate]] | None:
-        """Context and drawn programs of a task; None for a task without a design space or valid programs."""
+        """Context and drawn programs of a task.
+
+        None for a task without a design space, without valid programs, or without anything to compute.
+        """
+        if task_reading(task.mod).structure.is_empty:
+            return None
         try:
             sampler = RandomSampler(
                 SamplerSetting(task, self._target, per_round=self._programs, seed=self._seed)

@@ -24,7 +24,7 @@ def tasks_table(outlook: NetworkOutlook) -> Table:
     tasks = sorted(outlook.tasks, key=lambda task: -task.share_of_operations)
     heads = (
         Column("Task", text=True),
-        Column("Operator", text=True),
+        Column("Operator", text=True, drop=2),
         Column("Weight", drop=1),
         Column("Operations"),
         Column("Database", text=True),

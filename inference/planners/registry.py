@@ -10,10 +10,10 @@ from .config import PlannerConfig
 
 PLANNERS = {
     "shares": ".shares:LatencySharePlanner",
-    "round_robin": ".round_robin:RoundRobinPlanner",
-    "gradient": ".gradient:GradientPlanner",
+    "round_robin": ".budget:RoundRobinPlanner",
+    "gradient": ".budget:GradientPlanner",
     "foresee": "..familyseer.foresee:ForeseePlanner",
-    "headroom": ".headroom:HeadroomPlanner",
+    "headroom": ".budget:HeadroomPlanner",
 }
 """Module and class of each planner. Each class is a `TurnPlanner`."""
 

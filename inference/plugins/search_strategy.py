@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -12,6 +14,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from ...compiler.described_task import described_task
 from ...compiler.targets import is_cpu
+from ...compiler.task import Task
 from ...compiler.tvm_compat import NoDesignSpaceError, load_tensor_intrinsics, parse_target, target_to_json
 from ...dataset.hardware import Hardware
 from ...dataset.hardware.target_hardware import target_hardware
@@ -22,11 +25,13 @@ from ..planners.config import PlannerConfig
 from ..planners.shares import LatencySharePlanner
 from ..search.config import OneShotConfig, OneShotConfigError
 from ..search.loop import CandidateBatch, SearchLoop
-from ..search.session import SearchSession, SessionResources
+from ..search.session import FixedSession, SearchSession, Session, SessionResources
 from ..search.task_search import TaskSearch
 from ..strategies.draft.model import DraftModel
 from ..strategies.registry import strategy_class
 from ..surrogate.shared import own_surrogate
+
+_LOG = logging.getLogger(__name__)
 
 _OF_NETWORKS = (
     *("measure", "propose", "min_latency_share", "processes", "overlap", "reuse", "auto", "eto"),
@@ -64,8 +69,9 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
     MetaSchedule's own strategies search until the trials are spent. This strategy measures up to `top_k`
     candidates per task in `rounds`, subject to `stop`, remeasures `finalists` and then ends (One-Shot Tuner
     section 4.2). Set `max_trials_global` generously: if trials are few, the first tasks spend them all. The
-    search uses the cost model and the space generator of the tuning. It treats each task alone, without known
-    programs. Settings of measuring, scheduling, reuse, starts, templates and design spaces are therefore
+    search uses the cost model and the space generator of the tuning. A design space without decisions, such
+    as a fixed schedule, has its program measured once. Each task is treated alone, without known programs.
+    Settings of measuring, scheduling, reuse, starts, templates and design spaces are therefore
     refused unless they have their defaults.
     """
 
@@ -85,7 +91,7 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         self._reset()
 
     def _reset(self) -> None:
-        self._session: SearchSession | None = None
+        self._session: Session | None = None
         self._search: TaskSearch | None = None
         self._planner = LatencySharePlanner(self.config)
         self._left = 0
@@ -119,16 +125,13 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
             config, resources, hardware = _fitted(self.config, target_to_json(context.target))
         else:
             config, resources, hardware = self.config, self._draft_model, self._draft_model.hardware
+        shared = SessionResources(
+            cost_model, config, hardware, of_strategy=resources, threads=context.num_threads
+        )
         try:
-            self._session = SearchSession(
-                task,
-                context.target,
-                SessionResources(
-                    cost_model, config, hardware, of_strategy=resources, threads=context.num_threads
-                ),
-                space=context.space_generator,
-            )
-        except NoDesignSpaceError:  # stock tuning, too, accepts a task with nothing to tune
+            self._session = _opened(task, context, shared)
+        except NoDesignSpaceError as error:  # stock tuning, too, goes on with the other tasks
+            _LOG.warning("%s; the task keeps its plain loops", error)
             return
         self._left = max_trials
         self._search = TaskSearch(task, SearchLoop(config.stop, config.finalists, own_surrogate()))
@@ -155,13 +158,7 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         """Processes the outcomes of the last proposed batch."""
         if self._search is None or self._batch is None:
             return
-        outcomes = [
-            MeasureOutcome(tuple(float(seconds) for seconds in result.run_secs))
-            if result.run_secs
-            else MeasureOutcome(failure=FailureKind.RUN_ERROR, message=str(result.error_msg))
-            for result in results
-        ]
-        self._search.loop.learn(self._batch, outcomes)
+        self._search.loop.learn(self._batch, [_outcome(result) for result in results])
         self._batch = None
 
     def clone(self) -> OneShotStrategy:
@@ -184,6 +181,24 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         search.round_begins()
         search.loop.start_round(candidates, search.flight.budget)
         return True
+
+
+def _opened(task: Task, context: ms.TuneContext, shared: SessionResources) -> Session:
+    """Session of the context's task and design space; raises NoDesignSpaceError."""
+    space = context.space_generator
+    try:
+        return SearchSession(task, context.target, shared, space=space)
+    except NoDesignSpaceError:
+        return FixedSession(task, context.target, space=space, keeps_unchanged=True)
+
+
+def _outcome(result: ms.runner.RunnerResult) -> MeasureOutcome:
+    """Outcome of a stock runner. Times that are no number or negative count as a failure."""
+    seconds = tuple(float(second) for second in result.run_secs or ())
+    if seconds and all(math.isfinite(second) and second >= 0 for second in seconds):
+        return MeasureOutcome(seconds)
+    message = f"run_secs={list(seconds)}: not times" if seconds else str(result.error_msg)
+    return MeasureOutcome(failure=FailureKind.RUN_ERROR, message=message)
 
 
 def _refuse_settings_of_networks(config: OneShotConfig) -> None:

@@ -6,10 +6,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.text import Text
-
 from ...errors import exits_cleanly
+from ...terminal import CommandConsole, say
 from ..run.result_file import load_result
 from .terminal import print_report
 from .write import write_report
@@ -26,10 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, help="folder for the new files (default: that of report.json)")
     options = parser.parse_args(arguments)
     result = load_result(options.result)
-    console = Console()
+    console = CommandConsole()
     print_report(result, console)
     paths = write_report(result, options.output or options.result.parent)
-    console.print(Text(f"wrote {paths.json} and {paths.html}"), soft_wrap=True)
+    say(console, f"wrote {paths.json} and {paths.html}")
 
 
 if __name__ == "__main__":

@@ -37,9 +37,9 @@ def alternative_facts(result: TuneResult) -> list[Fact]:
         for one in found
         if one.taken and one.direct_s is not None and one.alternative_s is not None
     )
-    detail = f"taken at {counted(sum(one.taken for one in found), 'place')}"
-    detail += f", where their tasks save {milliseconds(saved_s)}" if saved_s else ""
     chosen = sum(one.taken > 0 for one in found)
+    detail = f"taken at {counted(sum(one.taken for one in found), 'place')}" if chosen else ""
+    detail += f", where their tasks save {milliseconds(saved_s)}" if saved_s > 0 else ""
     return [Fact("Algorithms", f"{part_of(chosen, len(found), 'alternative')} taken", detail)]
 
 

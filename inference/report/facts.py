@@ -38,6 +38,7 @@ def headline(result: TuneResult) -> list[Fact]:
         *_speeds(result)[:1],
         Fact("Time taken", duration(result.total_s), f"{part_of(tuned, len(own), 'task')} tuned"),
         *(network_facts(result) or [_outputs(result)]),
+        *_unchecked(result),
     ]
 
 
@@ -164,9 +165,18 @@ def _outputs(result: TuneResult) -> Fact:
     return Fact(
         "Outputs",
         ("equal" if result.agreement is None else "within tolerance") if result.outputs_match else "differ",
-        f"difference {result.max_abs_difference:.1e}, tolerance {result.tolerance:.1e}",
+        f"difference {result.max_abs_difference:.1e}, tolerance {result.tolerance:.1e}"
+        + (f"; on {listed(result.compared_on)}" if result.compared_on else ""),
         result.outputs_match,
     )
+
+
+def _unchecked(result: TuneResult) -> list[Fact]:
+    """The outputs whose comparison says nothing."""
+    if not result.unchecked:
+        return []
+    detail = f"{listed(result.unchecked)}; give inputs that change this in check_inputs="
+    return [Fact("Unchecked outputs", f"{len(result.unchecked)}", detail, False)]
 
 
 def _agreement(result: TuneResult) -> list[Fact]:

@@ -110,7 +110,7 @@ def _lost(result: TuneResult) -> list[str]:
     best, tuned_s, peak = result.best_rival(), result.median_s(TUNED), result.peak_gflops
     if best is None or best.median_s is None or tuned_s is None or best.median_s >= tuned_s or peak is None:
         return []
-    lost = [(row.task, row.lost_s) for row in rows(result) if row.lost_s is not None]
+    lost = [(row.task, row.lost_s) for row in rows(result) if row.lost_s is not None and row.lost_s > 0]
     lost.sort(key=lambda pair: pair[1], reverse=True)
     named = [
         f"{task.name} {milliseconds(lost_s)} of {milliseconds(task.network_s)}"

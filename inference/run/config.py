@@ -37,6 +37,7 @@ class TuneConfig:
     inputs: list[Any] | None = None
     kwargs: dict[str, Any] | None = None
     batch: Any = 1
+    check_inputs: Path | None = None
     seed: int = 0
     retune: bool = False
     require_database: bool = False
@@ -109,6 +110,11 @@ class TuneConfig:
             )
         if self.kwargs and len({member.network for member in self.members}) > 1:
             raise TuneConfigError("kwargs: several networks take no factory arguments; tune them one by one")
+        if self.check_inputs is not None:
+            raise TuneConfigError(
+                f"check_inputs={self.check_inputs}: several networks have no inputs in common; leave it out, "
+                "or tune one network"
+            )
         if self.report.beside is not None:
             raise TuneConfigError(
                 f"report.beside={self.report.beside}: a curve of several networks stands beside none; leave "

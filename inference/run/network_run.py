@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import replace
 
-from ...compiler.networks import Network, load_network, lowered_network, recast_operators
+from ...compiler.networks import Network, load_network, recast_operators
 from ...compiler.networks.low_precision.integer_products import float_products
 from ...compiler.networks.low_precision.quantisation import is_quantised, quantised
-from ...compiler.types import INT8
+from ...compiler.types import INT8, WIDE
 from ...errors import UserError
-from ..deploy.outputs import OutputCheck
+from ...terminal import say
 from ..deploy.trial import Trial, Tuned
 from ..search.alternatives import take
 from .config import TuneConfig
-from .result import NOT_BUILT, TaskResult, TuneResult
+from .conversion import lowered_for, original_of
+from .result import TaskResult, TuneResult
 from .result_file import load_comparison_runs
 from .tuning_run import TuningRun
 
@@ -36,21 +37,29 @@ class NetworkRun(TuningRun):
                 self.console.status(f"turning {config.network} into tasks"),
             ):
                 network = self._loaded()
-                lowered = lowered_network(network, opened.target, config.lowering, self.work.stage)
+                original = original_of(network, config, self.work)
+                # The dry run of a set's network was before the search.
+                lowered = lowered_for(
+                    network, opened.target, config, self.work, original if self.searches else None
+                )
             joined = self.joined_calls(lowered.relax_mod, opened.target)
             templates = self.gpu_templates(lowered.tasks, opened, joined)
             tuner, found = self.tune(lowered.tasks, opened, lowered.offers)
         taken = take(lowered.relax_mod, lowered.alternatives, found, config.search.measure)
         tuned_mod, results = templates.placed(taken.relax_mod, taken.results)
         trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
-        timed = trial.timed(Tuned(tuned_mod, lowered, network, opened.target, opened.database, results))
-        results = [_as_built(task, timed.unbuildable) for task in results]
+        timed = trial.timed(
+            Tuned(tuned_mod, lowered, network, opened.target, opened.database, results, original)
+        )
+        results = [_as_built(task, timed.unscheduled) for task in results]
         check = timed.check
         result = replace(
             self.result(network.name, opened, results, tuner),
             contestants=timed.contestants,
             max_abs_difference=None if check is None else check.max_abs_difference,
             tolerance=0.0 if check is None else check.tolerance,
+            compared_on=[] if check is None else original.compared_on,
+            unchecked=original.unchecked(),
             comparison_runs=comparison_runs,
             exported=timed.exported,
             left_out=timed.left_out,
@@ -63,11 +72,15 @@ class NetworkRun(TuningRun):
         )
         result = self.report(result, opened)
         if check is not None and not check.agrees:
-            raise OutputMismatchError(_mismatch(config, check))
+            remedy = _remedy(config, any(one.taken for one in taken.alternatives))
+            raise OutputMismatchError(
+                f"network={config.network}: after tuning, {original.describe(check)}; no library was "
+                f"written: {remedy}"
+            )
         return result
 
     def _loaded(self) -> Network:
-        """Loads the network, with its quantised form next to the report for int8; runs an ONNX file once."""
+        """Loads the network, with its quantised form next to the report for int8."""
         config = self.config
         network = load_network(**config.network_arguments)
         if config.lowering.dtype == INT8:
@@ -76,7 +89,7 @@ class NetworkRun(TuningRun):
                 network = quantised(network, config.lowering.calibration, path)
             if network.quantised_s:
                 by = config.lowering.calibration or "random inputs, for lack of lowering.calibration="
-                self.console.print(f"wrote {path}, quantised by {by}", highlight=False, soft_wrap=True)
+                say(self.console, f"wrote {path}, quantised by {by}")
         elif is_quantised(network):
             self.console.print(
                 f"network={network.name} is quantised, and runs in {config.lowering.dtype} all the same: its "
@@ -84,20 +97,20 @@ class NetworkRun(TuningRun):
                 style="yellow",
                 soft_wrap=True,
             )
-        self.run_file(network)
         return network
 
 
-def _as_built(task: TaskResult, unbuildable: Collection[str]) -> TaskResult:
-    """The task's result, without its schedule if TVM could not build code for it."""
-    if task.name not in unbuildable:
+def _as_built(task: TaskResult, unscheduled: Mapping[str, str]) -> TaskResult:
+    """The task's result, without its schedule if the network runs without it."""
+    if task.name not in unscheduled:
         return task
-    return replace(task, tuned_latency_s=None, predicted=False, reason=NOT_BUILT)
+    return replace(task, tuned_latency_s=None, predicted=False, reason=unscheduled[task.name])
 
 
-def _mismatch(config: TuneConfig, check: OutputCheck) -> str:
-    return (
-        f"network={config.network}: tuned outputs differ from the original by up to "
-        f"{check.max_abs_difference:.3g}, over the tolerance of {check.tolerance:.3g}; do not use this "
-        f"build; tune again with retune=true, and report it with {config.folder / 'report.json'}"
-    )
+def _remedy(config: TuneConfig, alternatives: bool) -> str:
+    """What to do if outputs differ although the conversion is right and no single schedule is wrong."""
+    if config.lowering.dtype != WIDE:
+        return f"{config.lowering.dtype} is too coarse for this network; use lowering.dtype={WIDE}"
+    if alternatives:
+        return "use lowering.winograd=off lowering.fusion=off, without other algorithms for convolutions"
+    return "its schedules are wrong; give an empty folder as database="

@@ -146,7 +146,10 @@ def _name(network: str, batch: int, inputs: Any, batches: bool, several: bool) -
     if batches:
         name += f"-batch{batch}"
     if several:
-        shapes = [each["shape"] if isinstance(each, Mapping) and "shape" in each else each for each in inputs]
+        shapes = [
+            each.get("shape", each.get("value", each)) if isinstance(each, Mapping) else each
+            for each in inputs
+        ]
         sizes = [
             "x".join(str(extent) for extent in shape) if _is_list(shape) else str(shape) for shape in shapes
         ]

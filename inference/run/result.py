@@ -18,6 +18,7 @@ BY_STOCK = "stock TVM with nothing set"
 NOTHING_TO_TUNE = "nothing to tune"
 UNTUNED_IS_FASTER = "untuned is faster"
 NOT_BUILT = "TVM builds no code for its schedule in the network"
+WRONG = "its schedule computes other values"
 """Reasons why a completely searched task has no schedule."""
 
 
@@ -255,6 +256,10 @@ class TuneResult:
     """ISO 8601, with the time zone."""
     profile_s: dict[str, float] = field(default_factory=dict)
     """Seconds of work by step, summed over all processes that search and measure."""
+    compared_on: list[str] = field(default_factory=list)
+    """Names of the inputs on which outputs were compared; empty if they were not, and in older files."""
+    unchecked: list[str] = field(default_factory=list)
+    """A text for each output whose comparison says nothing, such as `output 1 is 0 everywhere`."""
     power_w: float | None = None
     """Assumed power of the machine during tuning, in watts; None disables the estimate of energy."""
     co2_kg_per_kwh: float | None = None

@@ -8,11 +8,14 @@ from dataclasses import replace
 
 from tvm.target import Target
 
-from ...compiler.networks import load_network, lowered_network
+from ...compiler.networks import load_network
 from ...compiler.networks.alternatives.alternatives import Offer, merged_offers
 from ...compiler.networks.loading import kind_and_line
 from ...compiler.task import Task
 from ...errors import UserError
+from ...terminal import say
+from ...wording import part_of
+from .conversion import lowered_for, original_of
 from .gpu_templates import Due
 from .network_run import NetworkRun
 from .network_set import Member, NetworkSetError, operator_set
@@ -63,8 +66,9 @@ class SetRun(TuningRun):
             ):
                 try:
                     network = load_network(**member.arguments(self.config.seed, self.config.kwargs))
-                    self.run_file(network)
-                    lowered = lowered_network(network, target, self.config.lowering, self.work.stage)
+                    lowered = lowered_for(
+                        network, target, self.config, self.work, original_of(network, self.config, self.work)
+                    )
                     joined |= self.joined_calls(lowered.relax_mod, target)
                     offers.append(lowered.offers)
                     tasks[member.name] = lowered.tasks
@@ -96,7 +100,7 @@ class SetRun(TuningRun):
         )
 
     def _tell(self, outcome: NetworkOutcome) -> None:
-        self.console.print(f"{outcome.name}: {outcome.error}", style="red", markup=False, soft_wrap=True)
+        say(self.console, f"{outcome.name}: {outcome.error}", "red")
 
 
 def _message(error: Exception) -> str:
@@ -105,4 +109,4 @@ def _message(error: Exception) -> str:
 
 def _failed(failed: Sequence[NetworkOutcome], of: int) -> str:
     reasons = "; ".join(f"{outcome.name}: {outcome.error}" for outcome in failed)
-    return f"{len(failed)} of {of} networks failed: {reasons}"
+    return f"{part_of(len(failed), of, 'network')} failed: {reasons}"

@@ -16,14 +16,14 @@ from rich.console import Console
 from tvm.target import Target
 
 from ... import __version__
-from ...compiler.networks import Network
 from ...compiler.networks.alternatives.alternatives import Offer, offered_tasks
 from ...compiler.targets import is_cpu
 from ...compiler.task import Task
 from ...compiler.tvm_compat import OLDER_CPU, older_cpu, parse_target
 from ...dataset.hardware import Hardware
 from ...progress import job_progress
-from ...wording import counted, verb
+from ...terminal import say
+from ...wording import counted, part_of, verb
 from ..database.predicted_schedules import PredictedSchedules
 from ..database.tuning_database import TuningDatabase
 from ..database.tuning_notes import RunNote
@@ -42,14 +42,12 @@ from ..surrogate.memory import SurrogateMemory
 from ..workers.searchers import alone_on, hold_back
 from ..workers.workforce import Workforce
 from .config import TuneConfig
+from .conversion import REFERENCE
 from .gpu_templates import Due, GpuTemplates, joined_calls
 from .opened import Opened
 from .pretraining import pretraining_s
 from .profiling import StageClock
 from .result import TaskResult, TuneResult
-
-_REFERENCE = "reference outputs"
-"""Stage that computes the outputs of an ONNX file."""
 
 
 class TuningRun(ABC):
@@ -76,20 +74,11 @@ class TuningRun(ABC):
     def elapsed_s(self) -> float:
         return time.time() - self.started
 
-    def run_file(self, network: Network) -> None:
-        """Runs an ONNX file before the search, to find errors early; the check reuses the outputs.
-
-        ONNX's evaluator is slow, so its seconds do not count towards the budget.
-        """
-        if network.module is None and self.config.executor.kind == "local":
-            with self.work.stage(_REFERENCE):
-                network.reference_outputs()
-
     def left_s(self) -> float | None:
         """Remaining seconds of the budget, or None without a budget."""
         if self.config.budget_s is None:
             return None
-        return self.config.budget_s - self.elapsed_s() + self.work.seconds.get(_REFERENCE, 0.0)
+        return self.config.budget_s - self.elapsed_s() + self.work.seconds.get(REFERENCE, 0.0)
 
     def result(self, name: str, opened: Opened, tasks: list[TaskResult], tuner: NetworkTuner) -> TuneResult:
         """The result of the search, without the results of a network's trial."""
@@ -189,7 +178,8 @@ class TuningRun(ABC):
     def _open_database(self, target: Target, hardware: Hardware) -> TuningDatabase:
         database = TuningDatabase(self.config.database, target, hardware)
         if database.dropped_lines:
-            self.console.print(f"[yellow]{database.folder}: dropped an unfinished line that a stop had left")
+            dropped = f"{database.folder}: dropped an unfinished line that a stop had left"
+            say(self.console, dropped, "yellow")
         return database
 
     def tune(
@@ -222,10 +212,9 @@ class TuningRun(ABC):
                     if self.searches and not self._anything_due(tasks, database, reuse, offers=offers):
                         database.notes.note_nothing_left(self.config.task_settings)
             except KeyboardInterrupt:
-                self.console.print(
-                    f"{tuner.tuned} of {total} tasks have a schedule; what was measured is kept in "
-                    f"{database.folder}"
-                )
+                have = f"{part_of(tuner.tuned, total, 'task')} {verb(tuner.tuned or total, 'has', 'have')}"
+                kept = f"what was measured is kept in {database.folder}"
+                say(self.console, f"{have} a schedule; {kept}")
                 raise
         searched = sum(task.candidates_measured > 0 for task in results)
         if searched and config.budget_s is None and config.latency_target_s is None:
@@ -234,7 +223,7 @@ class TuningRun(ABC):
         measured, failed = tuner.starts_measured
         if measured:
             points = f"{counted(measured, 'starting point')} {verb(measured, 'was', 'were')} measured"
-            self.console.print(f"{points}; {failed} of them did not run here" if failed else points)
+            say(self.console, f"{points}; {failed:,} of them did not run here" if failed else points)
         return tuner, results
 
     def _starts(self, opened: Opened) -> list[StartSource]:
@@ -328,7 +317,7 @@ class TuningRun(ABC):
         if self.config.profile:
             print_profile(result, self.console)
         for path in write_report(result, self.config.folder, drawn):
-            self.console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+            say(self.console, f"wrote {path}")
         lines: list[str] = []
         if self.config.export is not None and not result.networks and result.outputs_match is not False:
             lines += how_to_run(self.config.export, opened.target)
@@ -338,7 +327,7 @@ class TuningRun(ABC):
         for what, folder in folders.items() if not result.simulated else ():
             lines.append(f"{what} for stock TVM: ms.database.JSONDatabase(work_dir={str(folder)!r})")
         for line in lines:
-            self.console.print(line, highlight=False, soft_wrap=True, markup=False)
+            say(self.console, line)
         return result
 
 

@@ -11,8 +11,7 @@ from ..database.predicted_schedules import PredictedSchedules
 from ..database.tuning_database import TuningDatabase
 from ..run.result import NOTHING_TO_TUNE, UNTUNED_IS_FASTER
 from ..starts.base import StartSource
-from ..starts.database import DatabaseStarts
-from ..starts.imported import ImportedStarts
+from ..starts.database import DatabaseStarts, ImportedStarts
 from ..surrogate.memory import SurrogateMemory
 from .candidate import Candidate
 from .task_search import TaskSearch

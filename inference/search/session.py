@@ -207,9 +207,24 @@ class FixedSession:
     loops.
     """
 
-    def __init__(self, task: Task, target: Target) -> None:
-        """Raises NoDesignSpaceError if no schedule changes the execution of the task."""
-        self._context = make_tune_context(task.mod, target, seed=0, name=task.name)
+    def __init__(
+        self,
+        task: Task,
+        target: Target,
+        *,
+        space: ms.SpaceGenerator | None = None,
+        keeps_unchanged: bool = False,
+    ) -> None:
+        """Opens the task.
+
+        Args:
+            space: design space; None selects MetaSchedule's.
+            keeps_unchanged: whether to propose schedules that run like the plain loops, too.
+
+        Raises NoDesignSpaceError if there is no schedule to propose.
+        """
+        generator = "post-order-apply" if space is None else space
+        self._context = make_tune_context(task.mod, target, seed=0, space=generator, name=task.name)
         with interrupts_deferred():
             spaces = list(self._context.generate_design_space())
         self.known = KnownCandidates()
@@ -223,12 +238,14 @@ class FixedSession:
             except RejectedError as error:
                 self._rejected[str(error)] += 1
                 continue
-            if any(instruction.kind.name in _PARALLEL for instruction in program.sch.trace.insts):
+            instructions = program.sch.trace.insts
+            if keeps_unchanged or any(one.kind.name in _PARALLEL for one in instructions):
                 self._left.append(self._held(program))
             else:
                 self._rejected[UNCHANGED] += 1
         if not self._left:
-            raise NoDesignSpaceError(f"task={task.name}: no schedule of MetaSchedule's changes how it runs")
+            causes = ", ".join(sorted(self._rejected)) or "the design space is empty"
+            raise NoDesignSpaceError(f"task={task.name}: no schedule of the design space is left ({causes})")
 
     def propose(
         self, budget: RoundBudget, starts: Sequence[str] = (), parents: Sequence[ReuseParent] = ()

@@ -1,4 +1,4 @@
-"""Start source over a tuning database: the task's measurements of earlier runs on this device."""
+"""Start sources over a tuning database: its own measurements, and imported bundles of another device."""
 
 from __future__ import annotations
 
@@ -30,3 +30,14 @@ def no_further_starts(
 ) -> list[StartSource]:
     """No start sources in addition to the database, which every run has."""
     return []
+
+
+class ImportedStarts(StartSource):
+    """Candidates, without latencies, that `foretune bundle import adapt=true` puts next to a database."""
+
+    def __init__(self, database: TuningDatabase) -> None:
+        self._database = database
+
+    def starts(self, task: Task) -> Sequence[Start]:
+        """See StartSource."""
+        return [Start(trace) for trace in self._database.imported_starts(task)]

@@ -12,8 +12,8 @@ from .base import Strategy, StrategyConfig
 
 STRATEGIES = {
     "draft": ".draft.strategy:DraftStrategy",
-    "evolutionary": ".evolutionary:EvolutionaryStrategy",
-    "annealing": ".annealing:AnnealingStrategy",
+    "evolutionary": ".sampled:EvolutionaryStrategy",
+    "annealing": ".sampled:AnnealingStrategy",
     "dqn": "..fasor.explorer_strategy:ExplorationStrategy",
     "reuse": "..eto.search.strategy:ReuseStrategy",
     "pool": ".pool:PoolStrategy",

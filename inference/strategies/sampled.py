@@ -7,13 +7,23 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from tvm.s_tir import meta_schedule as ms
 
 from ...compiler.replay import RejectedError, replay_or_reject
 from ...dataset.measure import MeasureOutcome
 from ...dataset.records.schema import FailureKind
-from ...dataset.sampling.programs import LiveProgram, LivePrograms, ProgramSampler, RandomSampler
+from ...dataset.sampling.programs import (
+    AnnealingConfig,
+    AnnealingSampler,
+    EvolutionaryConfig,
+    LiveProgram,
+    LivePrograms,
+    ProgramSampler,
+    RandomSampler,
+    evolutionary_sampler,
+)
 from ...dataset.sampling.programs.counts import DUPLICATE, CandidateCounts
 from ..search.loop import RoundBudget
 from .base import Strategy, StrategySetting
@@ -123,3 +133,25 @@ class DescendingStrategy(SampledStrategy):
 
     def _propose_quickly(self) -> list[LiveProgram]:
         return self._sampler.propose_quickly(QUICK_PROPOSALS)
+
+
+class AnnealingStrategy(SampledStrategy):
+    """Parallel annealing chains of MetaSchedule mutations (One-Shot Tuner, section 4.2)."""
+
+    Config = AnnealingConfig
+
+    @classmethod
+    def make(cls, config: Any, setting: StrategySetting) -> Strategy:
+        """See Strategy."""
+        return cls(AnnealingSampler(setting, config), setting)
+
+
+class EvolutionaryStrategy(SampledStrategy):
+    """Evolution by MetaSchedule on a CPU, over rows of decisions on a GPU (One-Shot Tuner, section 4.2)."""
+
+    Config = EvolutionaryConfig
+
+    @classmethod
+    def make(cls, config: Any, setting: StrategySetting) -> Strategy:
+        """See Strategy."""
+        return cls(evolutionary_sampler(setting, config), setting)

@@ -11,7 +11,7 @@ from ...compiler.targets import is_cpu
 from ...dataset.hardware import Hardware
 from ...dataset.hardware.target_hardware import target_hardware
 from ...dataset.measure import Executor, ExecutorConfig, MeasureConfig, make_executor
-from ...dataset.measure.executors.none import NoExecutor
+from ...dataset.measure.executors.dry_run import NoExecutor
 from ...dataset.records.exchange import HERE, find_hardware
 from ...errors import UserError
 from ..search.checkpoint_fit import fitting_checkpoint

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...dataset.features.table import COUNT_DIM, NO_COUNTS, CandidateFeatures, FeatureTable
+from ...wording import counted, verb
 from ..architectures.registry import feature_version_of
 from ..scaling.normaliser import ColumnScaler, Normaliser
 from .card import Card
@@ -54,7 +55,10 @@ def _card_problems(card: Card) -> Iterator[str]:
     parts = {part: set(card.split.tasks(part)) for part in ("train", "validation", "test")}
     for one, other in combinations(parts, 2):
         if both := parts[one] & parts[other]:
-            yield f"{len(both)} tasks are in its {one} and in its {other} part: do not trust its metrics"
+            yield (
+                f"{counted(len(both), 'task')} {verb(len(both), 'is', 'are')} in its {one} and in "
+                f"its {other} part: do not trust its metrics"
+            )
     for part, metrics in card.metrics.items():
         for name, value in metrics.items():
             if value is not None and (not math.isfinite(value) or (name in _SHARES and value > 1)):

@@ -9,9 +9,7 @@ import pytest
 from foretune.dataset.features.recorded_spaces import RecordedSpace
 from support.exploration import JudgedByHand, random_explorer, recorded, space_of
 
-from benchmarks.explorer.__main__ import means
-from benchmarks.explorer.recorded import recorded_scores
-from benchmarks.explorer.searches import Searches
+from benchmarks.explorer import Searches, means, recorded_scores
 from benchmarks.tables.declare import names
 
 

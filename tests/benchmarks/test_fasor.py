@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.fasor.__main__ import SEARCHES, arguments_of, networks
+from benchmarks.fasor import SEARCHES, arguments_of, networks
 from benchmarks.kept_runs import KeptRuns
 from benchmarks.networks import contest
 from benchmarks.tables.declare import names

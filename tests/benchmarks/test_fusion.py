@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from benchmarks.fusion import layers as layers_module
-from benchmarks.fusion.layers import LAYERS
+from benchmarks import fusion
+from benchmarks.fusion import LAYERS
 
 
 def test_the_layers_are_those_of_bolt_and_mobilenet() -> None:
@@ -15,7 +15,7 @@ def test_the_layers_are_those_of_bolt_and_mobilenet() -> None:
     ]
     assert len({row.name for row in LAYERS}) == len(LAYERS) == 21
     for row in LAYERS:
-        network = getattr(layers_module, row.network)(**row.kwargs)
+        network = getattr(fusion, row.network)(**row.kwargs)
         shape = (2, *row.shape[1:]) if len(row.shape) == 2 else row.shape
         with torch.inference_mode():
             assert network(torch.zeros(shape)).shape[0] == shape[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.cuda_emulation.costs import TileCosts
-from benchmarks.gpu_costs.__main__ import DATASETS, Measured, ordered, programs_of
+from benchmarks.gpu_costs import DATASETS, Measured, ordered, programs_of
 
 
 def measured(latency_s: float, lines: float, blocks: int, threads: int = 32, shared: float = 1.0) -> Measured:

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from benchmarks.gpu_generation import __main__ as gpu_generation
-from benchmarks.gpu_generation.__main__ import Counted
+from benchmarks import gpu_generation
+from benchmarks.gpu_generation import Counted
 
 WORK = """
 import time

@@ -6,7 +6,7 @@ import pytest
 from foretune.dataset.records.store import RecordStore
 from support.paths import ROOT
 
-from benchmarks.gpu_records import __main__ as gpu_records
+from benchmarks import gpu_records
 
 
 def test_records_are_counted_by_what_ran():

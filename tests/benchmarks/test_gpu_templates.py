@@ -16,7 +16,6 @@ from support.gpu_networks import lowered
 from support.needs_triton import needs_triton
 
 from benchmarks.gpu_templates import __main__ as subject
-from benchmarks.gpu_templates import network
 from benchmarks.gpu_templates.problems import DEPARTURES, ONE_TEXT
 from benchmarks.rivals import __main__ as rivals
 from benchmarks.tables.gpu import templates, templates_note
@@ -94,8 +93,8 @@ def test_all_tilings_of_a_problem_are_timed(monkeypatch):
 
 def test_the_network_is_tuned_in_bfloat16_beside_pytorch(monkeypatch, tmp_path):
     asked = []
-    monkeypatch.setattr(network.subprocess, "run", lambda command, **_: asked.append(command))
-    network.tune_and_time("bert_base", 90.0, tmp_path)
+    monkeypatch.setattr(subject.subprocess, "run", lambda command, **_: asked.append(command))
+    subject.tune_and_time("bert_base", 90.0, tmp_path)
     ((_, _, module, *words),) = asked
     assert module == "benchmarks.rivals"
     parsed = rivals.arguments_of(words)
@@ -108,8 +107,8 @@ def test_the_network_is_tuned_in_bfloat16_beside_pytorch(monkeypatch, tmp_path):
 @pytest.mark.slow
 def test_a_dry_run_compiles_what_a_network_would_launch(monkeypatch, tmp_path):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(network, "load_network", lambda _: lowered("layer")[0])
-    lines = list(network.kernels_of("layer", GPUS[90]))
+    monkeypatch.setattr(subject, "load_network", lambda _: lowered("layer")[0])
+    lines = list(subject.kernels_of("layer", GPUS[90]))
     assert [line.partition(":")[0] for line in lines[:3]] == [
         *("1 x fused_attention", "1 x fused_product_norm", "1 x fused_product_norm"),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.no_measurement import __main__ as subject
+from benchmarks import no_measurement as subject
 
 RUN = {
     "default": {

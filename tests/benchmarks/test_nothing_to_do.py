@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.nothing_to_do import __main__ as subject
+from benchmarks import nothing_to_do as subject
 
 
 def report(measured: int) -> dict:

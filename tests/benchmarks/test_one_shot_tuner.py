@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from benchmarks import one_shot_tuner as samplers
 from benchmarks.kept_runs import KeptRuns
 from benchmarks.networks import contest
-from benchmarks.one_shot_tuner import samplers
-from benchmarks.one_shot_tuner.__main__ import arguments_of, measured
+from benchmarks.one_shot_tuner import arguments_of, measured
 
 
 def test_datasets_grow_in_turns_and_each_round_begins_with_the_next():

@@ -13,7 +13,7 @@ from support.pools import replayable_pool
 from support.searchers import FakeDatabase, network_tuner
 from tvm.s_tir import meta_schedule as ms
 
-from benchmarks.families.pooled import PooledSearcher, load_rated, rate, save_rated
+from benchmarks.families.pools import PooledSearcher, load_rated, rate, save_rated
 
 
 def test_rated_pools_are_searched_without_tvm_alike(tmp_path):

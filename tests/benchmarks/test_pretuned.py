@@ -7,7 +7,7 @@ import json
 from foretune.models.checkpoints.checkpoint import load_checkpoint
 from support.paths import ROOT
 
-from benchmarks.pretuned.__main__ import held_out
+from benchmarks.pretuned import held_out
 from benchmarks.single_tasks.search import measured_in
 
 

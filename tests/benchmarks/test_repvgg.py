@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks import repvgg as subject
 from benchmarks.common import read_json
-from benchmarks.repvgg import __main__ as subject
-from benchmarks.repvgg.network import parameters, repvgg
+from benchmarks.repvgg import parameters, repvgg
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from support.records import HARDWARE
 from benchmarks.common import write_json
 from benchmarks.kept_runs import earlier_result, notes_of
 from benchmarks.networks import contest, loaded
-from benchmarks.reuse import operator_sets, plans, second_shapes, single_pairs, whole_networks
+from benchmarks.reuse import __main__ as subject
+from benchmarks.reuse import operator_sets, second_shapes, single_pairs
 from benchmarks.reuse.__main__ import (
     arguments_of,
     networks,
@@ -63,9 +64,9 @@ def test_a_second_shape_is_tuned_behind_the_first_with_its_database(tmp_path, mo
 
 def test_plans_are_of_estimates_alone(monkeypatch):
     tasks = [to_task(Dense(rows=64, in_features=64, out_features=width)) for width in (64, 128, 256)]
-    monkeypatch.setattr(plans, "tasks_of", lambda name: tasks)
-    monkeypatch.setattr(plans, "TRIALS", (1, 1000))
-    few, many = (plan for plan in plans.plans("any") if plan["bridges"] == "none")
+    monkeypatch.setattr(subject, "tasks_of", lambda name: tasks)
+    monkeypatch.setattr(subject, "TRIALS", (1, 1000))
+    few, many = (plan for plan in subject.plans_of("any") if plan["bridges"] == "none")
     assert (few["operators"], few["searched"], few["backend"], few["estimated"]) == (3, 3, 3, 3.0)
     assert (many["searched"], many["backend"]) == (1, 3000)
     assert 1002 <= many["estimated"] < 2000
@@ -150,7 +151,7 @@ def test_estimates_are_of_searches_by_algorithm_1_alone():
 
 
 def test_the_further_runs_of_a_large_network_come_last():
-    turns = whole_networks.turns(["densenet121", "resnet18"], 3)
+    turns = subject.turns_of(["densenet121", "resnet18"], 3)
     assert turns == [
         *[("densenet121", 0), ("resnet18", 0), ("resnet18", 1), ("resnet18", 2)],
         *[("densenet121", 1), ("densenet121", 2)],

@@ -10,8 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.paths import ROOT
 
-from benchmarks.reuse_ranges.__main__ import CHOSEN_ON, analysed, of_gpus, summary
-from benchmarks.reuse_ranges.study import CHOICES, KINDS, Measured, chance, pair_rows, reuse_pairs
+from benchmarks.reuse_ranges import (
+    CHOICES,
+    CHOSEN_ON,
+    KINDS,
+    Measured,
+    analysed,
+    chance,
+    of_gpus,
+    pair_rows,
+    reuse_pairs,
+    summary,
+)
 
 
 def measured(name, extents, latencies_s, values, has_best=True):

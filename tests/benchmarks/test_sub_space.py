@@ -10,8 +10,7 @@ from foretune.compiler.structure.read_traces import SketchReader
 from foretune.inference.fasor.primitives import PRIMITIVES
 from support.drafts import matmul, matmul_trace
 
-from benchmarks.sub_space.__main__ import means, summary, weights_of
-from benchmarks.sub_space.study import at_random, pairs_of
+from benchmarks.sub_space import at_random, means, pairs_of, summary, weights_of
 
 
 def test_a_pair_differs_in_one_primitive():

@@ -136,7 +136,7 @@ def test_verification_names_every_kind_of_problem(tmp_path, second):
     assert "task t9: has 1 records" in told
     assert "device no-such-device: has 1 records" in told
     assert "2 records have a latency that is not finite and positive" in told
-    assert "1 records are duplicates" in told
+    assert "1 record is a duplicate" in told
     assert told.count("\n") == 3
 
 
@@ -196,7 +196,7 @@ def test_simulated_records_are_told_and_not_trained_on(tmp_path, capsys):
     make_dataset(tmp_path / "set", [task_row()], [simulated])
     with pytest.raises(EmptyDatasetError):
         load_labelled_features(tmp_path / "set", cache=tmp_path)
-    assert "leaving out 1 of 1 records, which are simulated" in capsys.readouterr().out
+    assert "leaving out 1 of 1 record, as simulated" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ import pytest
 from foretune.compiler.networks import load_network
 from foretune.compiler.networks.low_precision.calibration import CalibrationError
 from foretune.compiler.networks.low_precision.quantisation import quantised
-from foretune.compiler.targets import MissingInstructionError
+from foretune.compiler.targets import MissingInstructionError, target_instructions
 from foretune.inference.deploy.load import load
 from foretune.inference.report.facts import facts
 from foretune.inference.run.config import TuneConfig
 from foretune.inference.run.result_file import load_result
 from foretune.inference.tune import run
 from rich.console import Console
-from support.cpus import multiplies
+from support.cpus import HERE, TYPES, multiplies
 from support.template_runs import template_run
 from tvm.support.cc import get_cc
 
@@ -27,6 +27,7 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
 SERVER = "target={kind: llvm, mcpu: sapphirerapids, num-cores: 2}"
+WIDENED = any(one.widens for one in target_instructions(HERE, *TYPES["int8"]))
 links = pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")
 
 
@@ -45,9 +46,13 @@ def test_a_network_is_quantised_and_tuned_beside_rivals_in_int8(tmp_path: Path) 
     assert products and all(task.candidates_measured == 2 and not task.failures for task in products)
     assert result.outputs_match and result.agreement is not None and result.agreement.top_1 > 0.8
     assert result.agreement.rival == "ONNX Runtime" and result.agreement.rival_top_1 is not None
-    assert {one.name: (one.dtype, one.error) for one in result.contestants} == dict.fromkeys(
-        ("tuned TVM", "untuned TVM", "ONNX Runtime", "OpenVINO"), ("int8", "")
-    )
+    errors = {one.name: one.error for one in result.contestants}
+    assert set(errors) == {"tuned TVM", "untuned TVM", "ONNX Runtime", "OpenVINO"}
+    assert {one.dtype for one in result.contestants} == {"int8"} and not errors["tuned TVM"]
+    # Sums of the rivals saturate at 16 bits on a CPU without VNNI.
+    saturating = ("ONNX Runtime", "OpenVINO") if WIDENED else ()
+    for name, error in errors.items():
+        assert not error or (name in saturating and error.startswith("other outputs"))
     document = tmp_path / "report" / "report.json"
     assert load_result(document).agreement == result.agreement
     assert any(fact.label == "Top-1 agreement in int8" for fact in facts(result))
@@ -91,8 +96,8 @@ def test_a_set_searches_the_integer_products_that_its_networks_run(tmp_path: Pat
 
 
 def test_a_target_without_int8_ends_a_run_before_its_search(tmp_path: Path) -> None:
-    target = "target={kind: llvm, mcpu: x86-64-v3, num-cores: 1}"
-    with pytest.raises(MissingInstructionError, match=r"target=x86-64-v3.*avx512vnni"):
+    target = "target={kind: llvm, mcpu: ivybridge, num-cores: 1}"  # AVX without AVX2
+    with pytest.raises(MissingInstructionError, match=r"target=ivybridge.*avx512vnni.* or avx2, or another"):
         run(settings(tmp_path, "network=support.networks:Convolutions", "inputs=[[1,64,8,8]]", target))
     assert not (tmp_path / "database").exists()
 

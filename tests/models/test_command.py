@@ -94,13 +94,13 @@ def test_what_comes_with_foretune_is_listed_and_well(capsys):
 def test_a_good_checkpoint_passes(capsys, saved):
     status, out, _ = outcome(capsys, "verify", saved)
     assert status == 0
-    assert "card, hash, weights and predictions are well" in out
+    assert "card, hash, weights and predictions are correct" in out
 
 
 def test_a_card_is_shown(capsys, saved):
     status, out, _ = outcome(capsys, "show", saved)
     assert status == 0
-    for text in ("1,234 records of 3 tasks", "2 train tasks, 1 validation tasks, 1 test tasks", "width=8"):
+    for text in ("1,234 records of 3 tasks", "2 train tasks, 1 validation task, 1 test task", "width=8"):
         assert text in out.replace("\n", " ")
     assert "0.812" in out
     _, out, _ = outcome(capsys, "show", saved, "json=true")

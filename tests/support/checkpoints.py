@@ -19,12 +19,12 @@ TARGET = parse_target("llvm")
 TASK = to_task(Dense(rows=8, in_features=64, out_features=32, epilogue="bias_relu"))
 
 
-def random_checkpoint(folder, counted=False):
+def random_checkpoint(folder, counted=False, seed=0):
     """A model with random weights, normalised on real candidates, that may read counts."""
     table = FeatureAssembler(HARDWARE, counted=counted).assemble(*candidates_of(TASK))
     normaliser = Normaliser.fit(table, np.arange(len(table)))
     config = ModelConfig("transformer", {"width": 16, "layers": 1, "heads": 2, "feedforward": 16})
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     card = Card(
         feature_version=FEATURE_VERSION,
         model=config,

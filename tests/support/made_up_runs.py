@@ -1,4 +1,4 @@
-"""Builder and future of a stock tuning run whose programs never run: latencies are made up."""
+"""Builder, runner and future of a stock tuning run whose programs never run: latencies are made up."""
 
 from __future__ import annotations
 
@@ -12,6 +12,20 @@ class Builder(ms.builder.PyBuilder):
 
     def build(self, build_inputs):
         return [ms.builder.BuilderResult("/nowhere", None) for _ in build_inputs]
+
+
+@derived_object
+class EvenRunner(ms.runner.PyRunner):
+    """Runs every program in the same time in seconds; `seen` counts the programs of each batch."""
+
+    def __init__(self, run_secs):
+        super().__init__()
+        self.run_secs = run_secs
+        self.seen = []
+
+    def run(self, runner_inputs):
+        self.seen.append(len(runner_inputs))
+        return [Future(self.run_secs) for _ in runner_inputs]
 
 
 @derived_object

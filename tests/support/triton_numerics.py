@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from foretune.compiler.templates.gpu.attention import Attention, BackToBack, Layout, packed
-from foretune.compiler.templates.gpu.launch import launch, random_arrays
-from foretune.compiler.templates.gpu.library import by_library, strided
+from foretune.compiler.templates.gpu.launch import by_library, launch, random_arrays, strided
 from foretune.compiler.templates.gpu.problem import ACTIVATIONS, DTYPES, Problem, Product, Window
 from foretune.compiler.templates.gpu.rows import NormedProduct, Rows
 from foretune.compiler.templates.gpu.tiling import Tiling

@@ -128,7 +128,7 @@ def test_the_command(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "feature_version_of", lambda name: "1")
     monkeypatch.setattr(module, "load_features", lambda dataset, version: DATA)
     with initialize_config_module("foretune.conf", version_base="1.3"):
-        given = [f"checkpoints=[{','.join(parts)}]", "dataset=data/x", f"checkpoint_dir={tmp_path / 'new'}"]
+        given = [f"checkpoint=[{','.join(parts)}]", "dataset=data/x", f"checkpoint_dir={tmp_path / 'new'}"]
         config = from_hydra(compose("combine", given), CombineConfig)
     run(config)
     assert load_checkpoint(tmp_path / "new").card.model.members == 2

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from foretune.models.checkpoints.checkpoint import load_checkpoint
+from foretune.terminal import print_table
 from foretune.training.evaluate import EvaluateConfig, write_evaluation
 from foretune.training.evaluation.tables import evaluation_table, network_table, remarks
 from foretune.training.evaluation.task_scores import NothingToEvaluateError, evaluate_checkpoint, part_rows
@@ -62,7 +63,7 @@ def test_tests_of_a_shape_that_was_trained_on_are_left_out_and_counted(trained):
     card = replace(checkpoint.card, split=new)
     result = evaluate_checkpoint(replace(checkpoint, card=card), alike, "test")
     assert (result.model.tasks, result.left_out_tasks, result.seen_tasks) == (1, 1, 0)
-    assert any(line.startswith("1 test tasks are left out") for line in remarks(result, "d"))
+    assert any(line.startswith("1 test task is left out") for line in remarks(result, "d"))
     whole = evaluate_checkpoint(replace(checkpoint, card=card), larger, "test")
     assert (whole.model.tasks, whole.left_out_tasks) == (2, 0)
 
@@ -80,7 +81,7 @@ def test_an_evaluation_names_its_tasks_and_writes_json(trained, tmp_path):
     assert written["overall"]["spearman"] == pytest.approx(result.model.spearman)
     assert written["chance"]["tasks"] == 10 and len(written["per_task"]) == 10
     console = Console(record=True, width=100, file=io.StringIO())
-    console.print(evaluation_table(result))
+    print_table(evaluation_table(result), console)
     text = console.export_text()
     assert "batch_matmul" in text and "random order" in text and f"{result.model.top_1:.3f}" in text
 
@@ -93,7 +94,7 @@ def test_networks_are_told_and_so_is_what_was_trained_on(trained, tmp_path):
     whole = evaluate_checkpoint(checkpoint, data, "all", networks=networks)
     assert [network.network for network in whole.networks] == ["a", "b", "all networks"]
     console = Console(width=120, file=io.StringIO())
-    console.print(network_table(whole))
+    print_table(network_table(whole), console)
     lines = console.file.getvalue().splitlines()
     assert sum(f"{whole.networks[0].top_5_sums:.3f}" in line and "75%" in line for line in lines) == 1
     told = list(remarks(whole, "data/networks"))

@@ -84,7 +84,7 @@ def test_latencies_that_are_none_are_refused(bad):
 
 def test_failures_alone_are_refused():
     data = dataset(tasks=2, per_task=2)
-    with pytest.raises(LabelError, match="all 4 records are failures"):
+    with pytest.raises(LabelError, match="all records are failures"):
         Labels.of(with_latency(data, np.full(4, np.inf)))
 
 
@@ -170,7 +170,7 @@ def test_nothing_left_to_train_on_is_refused():
     split = SplitConfig()
     train = CostModelData(data, split, TargetConfig(), DataConfig()).split.train
     data.latency_s[train] = np.inf
-    with pytest.raises(DataError, match="none of the 4 records of the training tasks ran"):
+    with pytest.raises(DataError, match="no record of the training tasks ran"):
         CostModelData(data, split, TargetConfig(), DataConfig())
     with pytest.raises(DataError, match="1 <= rivals <= batch_size"):
         DataConfig(batch_size=8, rivals=9)
@@ -322,7 +322,7 @@ def test_a_checkpoint_is_trained_further_and_remembers_what_it_has_seen(tmp_path
 
 
 def test_what_cannot_be_trained_is_refused(tmp_path):
-    with pytest.raises(SplitError, match=r"1 task\(s\)"):
+    with pytest.raises(SplitError, match="the dataset has 1 task,"):
         train_model(settings(tmp_path), dataset(tasks=1), "1")
     with pytest.raises(DivergedError, match=r"lower optimiser\.learning_rate"):
         broken = OptimiserConfig(learning_rate=1e30)

@@ -65,7 +65,7 @@ class CompareConfig:
     curve: CurveConfig = field(default_factory=CurveConfig)
     title: str = "Cost models compared"
     test_dataset: Path | None = None
-    minutes: float | None = None
+    budget_s: float | None = None
 
     def __post_init__(self) -> None:
         if not self.models or not self.seeds:
@@ -76,8 +76,8 @@ class CompareConfig:
                 raise ConfigError(f"{name}={values} contains a value twice: give each once")
         for seed in self.seeds:
             check_seed("seeds", seed)
-        if self.minutes is not None and self.minutes <= 0:
-            raise ConfigError(f"minutes={self.minutes}: set it above 0, or to null for no limit")
+        if self.budget_s is not None and self.budget_s <= 0:
+            raise ConfigError(f"budget_s={self.budget_s}: set it above 0, or to null for no limit")
         if unknown := sorted(set(self.curve.models) - set(self.models)):
             raise ConfigError(f"curve.models: {unknown[0]!r} is not among models={self.models}")
         for name in self.contestants:

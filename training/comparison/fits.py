@@ -25,6 +25,7 @@ from ...dataset.features.table import LabelledFeatures
 from ...dataset.records.split import SplitConfig, split_rows
 from ...models.metrics.network_metrics import NetworkMetrics, network_metrics, over_networks
 from ...models.metrics.task_metrics import Metrics, evaluate
+from ...wording import part_of, verb
 from ..evaluation.task_scores import NothingToEvaluateError
 from ..fitting.feature_source import drafts_of
 from ..fitting.labels import Labels
@@ -52,8 +53,8 @@ class TaskSet:
         """Some rows of a dataset; raises NothingToEvaluateError if no program ran or none can be ranked."""
         if not np.isfinite(data.latency_s[rows]).any():
             raise NothingToEvaluateError(
-                f"{len(rows)} of {len(data)} records belong to test tasks, and none of them ran: raise "
-                "split.test, or change split.seed"
+                f"{part_of(len(rows), len(data), 'record')} {verb(len(rows), 'belongs', 'belong')} to test "
+                "tasks, and none ran: raise split.test, or change split.seed"
             )
         labels = Labels.of(data)
         if not labels.ranks(rows):

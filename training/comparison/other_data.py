@@ -36,8 +36,7 @@ def with_other_training_data(
     new = np.flatnonzero(~held_out)
     if len(new) == 0:
         raise OtherDataError(
-            f"all {len(other)} records have shapes of test or validation tasks: give a dataset with other "
-            "tasks"
+            "all its records have shapes of test or validation tasks: give a dataset with other tasks"
         )
     config = SplitConfig(by="list", test_tasks=test.tolist(), validation_tasks=validation.tolist())
     return LabelledFeatures.concatenate([data.take(kept), other.take(new)]), config
@@ -65,7 +64,7 @@ def with_other_test_data(data: LabelledFeatures, split: Split, other: LabelledFe
     common = np.isin(other.shape, data.shape) | np.isin(other.workload_hash, data.workload_hash)
     if common.all():
         raise OtherDataError(
-            f"test_dataset: the training dataset has the shapes of all tasks of its {len(other)} records: "
+            "test_dataset: the training dataset has the shapes of all its tasks: "
             "give a dataset with other tasks"
         )
     test = other.take(np.flatnonzero(~common))

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from rich.table import Table
-
+from ...page import Column, Table, columns
+from ...wording import MISSING, counted, verb
 from .task_scores import Evaluation
 
 COLUMNS = {
@@ -29,35 +29,41 @@ NETWORK_COLUMNS = {
 
 def evaluation_table(result: Evaluation) -> Table:
     """Table with one line per operator, then all tasks and random order."""
-    table = Table("operator", "tasks", "records", *COLUMNS.values(), title="mean over tasks")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    operators = sorted({task["operator"] for task in result.per_task})
-    for operator in operators:
+    rows = []
+    for operator in sorted({task["operator"] for task in result.per_task}):
         tasks = [task for task in result.per_task if task["operator"] == operator]
         means = {name: _mean([task[name] for task in tasks]) for name in COLUMNS}
-        _add_row(table, operator, {"tasks": len(tasks), "records": sum(t["records"] for t in tasks), **means})
-    table.add_section()
-    _add_row(table, "all", result.model.summary())
-    _add_row(table, "random order", result.chance.summary(), style="dim")
-    return table
+        records = sum(task["records"] for task in tasks)
+        rows.append(_row(operator, {"tasks": len(tasks), "records": records, **means}))
+    of_operators = len(rows)
+    rows += [_row("all", result.model.summary()), _row("random order", result.chance.summary())]
+    heads = [
+        Column("operator", text=True),
+        Column("tasks"),
+        Column("records", drop=2),
+        *(Column(title, drop=1 if name == "peak_10" else 0) for name, title in COLUMNS.items()),
+    ]
+    return Table("Mean over tasks", heads, rows, rules=[of_operators - 1])
 
 
 def network_table(result: Evaluation) -> Table:
     """Table with one line per network, whose tasks are weighted by their calls."""
-    table = Table("network", "tasks", "share of calls", *NETWORK_COLUMNS.values())
-    table.columns[0].no_wrap = True
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for network in result.networks:
-        cells = [f"{getattr(network, score):.3f}" for score in NETWORK_COLUMNS]
-        table.add_row(network.network, str(network.tasks), f"{network.share:.0%}", *cells)
-    return table
+    rows = [
+        [
+            *(network.network, f"{network.tasks:,}", f"{network.share:.0%}"),
+            *(f"{getattr(network, score):.3f}" for score in NETWORK_COLUMNS),
+        ]
+        for network in result.networks
+    ]
+    return Table("", columns("network", "tasks", "share of calls", *NETWORK_COLUMNS.values()), rows)
 
 
-def _add_row(table: Table, name: str, values: dict[str, Any], style: str | None = None) -> None:
-    cells = [f"{values[column]:.3f}" for column in COLUMNS]
-    table.add_row(name, str(values["tasks"]), str(values["records"]), *cells, style=style)
+def _row(name: str, values: dict[str, Any]) -> list[str]:
+    scores = (values[column] for column in COLUMNS)
+    return [
+        *(name, f"{values['tasks']:,}", f"{values['records']:,}"),
+        *(MISSING if math.isnan(score) else f"{score:.3f}" for score in scores),
+    ]
 
 
 def _mean(values: list[float]) -> float:
@@ -69,13 +75,14 @@ def remarks(result: Evaluation, dataset: str) -> Iterator[str]:
     """Remarks on the metrics, one line each."""
     if result.seen_tasks:
         yield (
-            f"warning: {result.seen_tasks} of these tasks were trained on or chose the epoch, so these "
-            "metrics do not test the model: part=unseen leaves the tasks out"
+            f"warning: {result.seen_tasks:,} of these tasks {verb(result.seen_tasks, 'was', 'were')} trained "
+            "on or chose the epoch, so these metrics do not test the model: part=unseen leaves them out"
         )
     if result.left_out_tasks:
         yield (
-            f"{result.left_out_tasks} test tasks are left out: the checkpoint was trained or validated on "
-            "their shapes, in another layout or with another epilogue"
+            f"{counted(result.left_out_tasks, 'test task')} {verb(result.left_out_tasks, 'is', 'are')} left "
+            "out: the checkpoint was trained or validated on the same shapes, in another layout or with "
+            "another epilogue"
         )
     if math.isnan(result.model.spearman):
         yield (

@@ -15,6 +15,7 @@ from ...models.checkpoints.card import SplitSummary
 from ...models.checkpoints.checkpoint import Checkpoint
 from ...models.metrics.network_metrics import NetworkMetrics, network_metrics, over_networks
 from ...models.metrics.task_metrics import Metrics, TaskMetrics, evaluate
+from ...wording import part_of, verb
 from ..fitting.labels import Labels
 from .prediction import predict
 
@@ -58,8 +59,9 @@ def evaluate_checkpoint(
     if not np.isfinite(data.latency_s[rows]).any():
         other = "" if part == "all" else " or part, such as part=all, which includes seen tasks"
         raise NothingToEvaluateError(
-            f"part={part}: {len(rows)} of {len(data)} records belong to it, and none of them ran: choose "
-            f"another dataset{other}"
+            f"part={part}: {part_of(len(rows), len(data), 'record')} "
+            f"{verb(len(rows), 'belongs', 'belong')} to "
+            f"it, and none ran: choose another dataset{other}"
         )
     labels = Labels.of(data)
     latency_s, group = data.latency_s[rows], labels.group[rows]

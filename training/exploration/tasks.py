@@ -18,6 +18,7 @@ from ...dataset.records.schema import TaskRow
 from ...dataset.records.stored_tasks import stored_rows
 from ...dataset.records.task_shapes import shape_hash
 from ...models.checkpoints.card import SplitSummary
+from ...wording import counted
 from .config import ReinforceConfig
 from .environment import TaskSpace
 
@@ -62,7 +63,7 @@ def load_tasks(config: ReinforceConfig, known: SplitSummary) -> ExplorationTasks
     found = ExplorationTasks(
         *([space for space in spaces if space.workload_hash in chosen[part]] for part in PARTS)
     )
-    log.info("tasks: %s", ", ".join(f"{part} {len(found.part(part))} spaces" for part in PARTS))
+    log.info("tasks: %s", ", ".join(f"{part} {counted(len(found.part(part)), 'space')}" for part in PARTS))
     return found
 
 

@@ -16,8 +16,6 @@ import torch
 from omegaconf import DictConfig
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
-from rich.console import Console
-from rich.markup import escape
 
 from ...configuration import ConfigError, as_json, from_hydra
 from ...dataset.features.table import FeatureTable
@@ -26,6 +24,8 @@ from ...models.architectures.registry import ModelConfig, build_network
 from ...models.checkpoints.card import Card, DataSummary, SplitSummary
 from ...models.checkpoints.checkpoint import Checkpoint, refuse_to_overwrite, rounded_to_half, save_checkpoint
 from ...models.scaling.normaliser import Normaliser
+from ...terminal import CommandConsole, say, short_path
+from ...wording import duration
 from ..fitting.fit import BEST, LAST
 from ..fitting.training import CONFIG
 from .config import ReinforceConfig
@@ -215,14 +215,13 @@ def _check_interrupted(config: ReinforceConfig) -> None:
 def main(config: DictConfig) -> None:
     """Entry of `foretune reinforce`."""
     result = run(from_hydra(config, ReinforceConfig))
-    console = Console()
+    console = CommandConsole()
     for part, found in result.metrics.items():
         score, drawn = found["explorer_score"], found["random_score"]
         if score is not None and drawn is not None:
-            console.print(
+            say(
+                console,
                 f"{part}: best predicted score {score:.3f}, by random moves "
-                f"{found['random_moves_score']:.3f}, of random programs {drawn:.3f}"
+                f"{found['random_moves_score']:.3f}, of random programs {drawn:.3f}",
             )
-    console.print(
-        f"trained in {result.seconds:.0f} s; wrote {escape(str(result.checkpoint_dir))}", soft_wrap=True
-    )
+    say(console, f"trained in {duration(result.seconds)}; wrote {short_path(result.checkpoint_dir)}")

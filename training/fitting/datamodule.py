@@ -14,16 +14,42 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, RandomSampler, Sampler, WeightedRandomSampler
 
+from ...dataset.features.roofline import dataset_scores, latency_bound_s
 from ...dataset.features.table import FeatureTable, LabelledFeatures
 from ...dataset.records.split import Split, SplitConfig, split_rows
 from ...errors import UserError
 from ...models.architectures.cost_model import FeatureTensors
 from ...models.checkpoints.checkpoint import Checkpoint
-from ...models.scaling.columns import SCORE
+from ...models.scaling.columns import SCORE, SHARES, encode_share
 from ...models.scaling.normaliser import KINDS, Normaliser
 from ...models.scaling.target import TargetConfig
+from ...wording import counted, verb
 from .labels import Labels, inverse_frequency
-from .targets import Targets
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Targets with one row per record, 0 for a failure."""
+
+    primary: NDArray[np.float32]  # [n], see TargetConfig
+    shares: NDArray[np.float32]  # [n, k], see columns.encode_share; k may be 0
+
+    @classmethod
+    def of(
+        cls, data: LabelledFeatures, labels: Labels, target: TargetConfig, columns: Sequence[str]
+    ) -> Targets:
+        """Targets of the records of `labels` for a model of these columns."""
+        if target.quantity == "efficiency":
+            quantity = latency_bound_s(data.features) / labels.latency_s  # 0 for a failure
+        else:
+            quantity = np.nan_to_num(labels.score)
+        shares = np.zeros((len(data), 0), dtype=np.float32)
+        names = [name for name in columns if name in SHARES]
+        if names:
+            scores = dataset_scores(data)
+            shares = np.stack([encode_share(getattr(scores, name)) for name in names], axis=1)
+        return cls(target.encode(quantity), shares)
+
 
 log = logging.getLogger(__name__)
 
@@ -185,7 +211,7 @@ class CostModelData(pl.LightningDataModule):
         )
         if len(train) == 0:
             raise DataError(
-                f"none of the {len(self.split.train)} records of the training tasks ran: set "
+                "no record of the training tasks ran: set "
                 "data.keep_failed=true to train on failures, or generate more records"
             )
         if before and config.without and set(config.without) != set(before.predictor.normaliser.without):
@@ -195,7 +221,8 @@ class CostModelData(pl.LightningDataModule):
             )
         if np.ptp(self.targets.primary[train]) == 0:
             raise DataError(
-                f"the {len(train)} record(s) to train on have one and the same target, which leaves nothing "
+                f"{counted(len(train), 'record')} to train on {verb(len(train), 'has', 'have')} one "
+                "and the same target, which leaves nothing "
                 "to learn: generate several programs per task with foretune generate"
             )
         self.normaliser = (

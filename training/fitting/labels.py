@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ...dataset.features.table import LabelledFeatures
 from ...errors import UserError
 from ...models.metrics.task_metrics import scores_from_latency
+from ...wording import counted
 
 SCORE_BINS = 10
 
@@ -38,14 +39,13 @@ class Labels:
         bad = np.flatnonzero(~(data.latency_s > 0))
         if len(bad):
             raise LabelError(
-                f"latency_s of {len(bad)} record(s) is NaN, zero or negative, the first being "
+                f"latency_s of {counted(len(bad), 'record')} is NaN, zero or negative, the first being "
                 f"{data.latency_s[bad[0]]} at row {bad[0]} (task {data.workload_hash[bad[0]]}): "
                 "remove those records; a failure is +inf"
             )
         if not np.isfinite(data.latency_s).any():
             raise LabelError(
-                f"all {len(data)} records are failures: look at their causes with foretune dataset, and "
-                "generate again"
+                "all records are failures: look at their causes with foretune dataset, and generate again"
             )
         group = np.zeros(len(data), np.int64)
         for column in (data.workload_hash, data.hardware_id, data.target):

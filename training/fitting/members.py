@@ -18,6 +18,7 @@ from ...models.architectures.trees import TreesCostModel
 from ...models.losses.losses import LossConfig
 from ...models.scaling.normaliser import FeatureDims
 from ...models.scaling.target import TargetConfig
+from ...wording import counted
 from .config import TrainerConfig
 from .datamodule import CostModelData, DataError
 from .fit import Trained, fit
@@ -129,7 +130,7 @@ def fit_trees(
         torch.get_num_threads(),
         lambda trees: log.info("tree %4d", trees) if trees % _LOG_INTERVAL == 0 else None,
     )
-    log.info("%d trees", number)
+    log.info("%s", counted(number, "tree"))
 
 
 def _seed_of(seed: int, member: int) -> int:

@@ -13,6 +13,8 @@ from ...models.architectures.cost_model import CostModel, Predictor
 from ...models.metrics.calibration import Calibration, calibrate, fit_correction
 from ...models.metrics.task_metrics import Metrics, evaluate
 from ...models.scaling.target import TargetConfig
+from ...terminal import CommandConsole, say, short_path
+from ...wording import counted, shell_command
 from .datamodule import CostModelData
 
 _PARTS = ("validation", "test")
@@ -58,16 +60,21 @@ def report(
 
     They are printed and not logged, as a log wraps the lines that a user copies.
     """
+    console = CommandConsole()
     for part, of_part in metrics.items():
-        print(f"{part:10}  {of_part.tasks} tasks, {of_part.records} records  {of_part}")
+        tasks, records = counted(of_part.tasks, "task"), counted(of_part.records, "record")
+        say(console, f"{part:10}  {tasks}, {records}  {of_part}")
         if part in calibration:
-            print(f"{'':10}  {calibration[part]}")
-    print(
-        f"{wrote} {checkpoint_dir}\n"
-        "next:\n"
-        f"  foretune evaluate checkpoint={checkpoint_dir} dataset={dataset}\n"
-        f"  foretune tune checkpoint={checkpoint_dir} network=resnet18"
-    )
+            say(console, f"{'':10}  {calibration[part]}")
+    folder = short_path(checkpoint_dir)
+    checkpoint = f"checkpoint={folder}"
+    for line in (
+        f"{wrote} {folder}",
+        "next:",
+        f"  {shell_command('foretune', 'evaluate', checkpoint, f'dataset={dataset}')}",
+        f"  {shell_command('foretune', 'tune', checkpoint, 'network=resnet18')}",
+    ):
+        say(console, line)
 
 
 def _corrected(predictor: Predictor, records: CostModelData, columns: NDArray[np.float32]) -> Predictor:

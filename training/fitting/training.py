@@ -1,4 +1,10 @@
-"""One training: from labelled features to a checkpoint and its metrics."""
+"""One training: from labelled features to a checkpoint and its metrics.
+
+`correct_scale` corrects the scale of predicted efficiencies on validation tasks. A ranking loss is content
+with any increasing function of the target. Networks that are fitted with one stretch the differences between
+programs, so that predicted latencies spread too far, and a mean of several models follows the one that
+stretches most.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +17,24 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ...configuration import ConfigError, as_json
 from ...dataset.features.table import LabelledFeatures
-from ...dataset.records.measuring_time import measuring_s
-from ...models.architectures.cost_model import CostModel
+from ...dataset.records.program_pool import measuring_s
+from ...models.architectures.cost_model import CostModel, Predictor
 from ...models.architectures.ensemble import EnsembleCostModel, members_of
 from ...models.checkpoints.checkpoint import Checkpoint, load_checkpoint, refuse_to_overwrite, save_checkpoint
 from ...models.metrics.calibration import Calibration
 from ...models.metrics.task_metrics import Metrics
+from ...models.scaling.target import TargetConfig
+from ...wording import counted, part_of
 from .config import TrainConfig
 from .datamodule import CostModelData
 from .fit import LAST, is_main_process
 from .members import FitConfig, fit_members, new_members, train_only
 from .outcome import Outcome
 from .run_card import SPLIT_PARTS, CardFacts, run_card
-from .scale_correction import correct_scale
 
 log = logging.getLogger(__name__)
 
@@ -142,13 +150,19 @@ def _card_facts(
 
 
 def _log_start(title: str, members: Sequence[CostModel], records: CostModelData) -> None:
+    tasks = {
+        part: len(np.unique(records.data.workload_hash[records.split.part(part)])) for part in SPLIT_PARTS
+    }
+    train, validation, test = tasks.values()
+    parameters = sum(p.numel() for member in members for p in member.parameters())
     log.info(
-        "training %s (%s parameters) on %d of %d records in %d tasks; %d tasks for validation, %d for test",
+        "training %s (%s) on %s in %s; %s for validation, %d for test",
         title,
-        f"{sum(p.numel() for member in members for p in member.parameters()):,}",
-        len(records.train),
-        len(records.data),
-        *(len(np.unique(records.data.workload_hash[records.split.part(part)])) for part in SPLIT_PARTS),
+        counted(parameters, "parameter"),
+        part_of(len(records.train), len(records.data), "record"),
+        counted(train, "task"),
+        counted(validation, "task"),
+        test,
     )
 
 
@@ -167,3 +181,36 @@ def _write(
         (config.run_dir / "metrics.json").write_text(
             json.dumps(json.loads(card.to_json())["metrics"], indent=2) + "\n", encoding="utf-8"
         )
+
+
+LEAST_RECORDS = 50
+LEAST_TASKS = 3
+"""A line through fewer validation records or tasks says little."""
+
+
+def correct_scale(members: Sequence[CostModel], records: CostModelData, target: TargetConfig) -> None:
+    """Rescales each model by the line from its outputs to the targets of validation records that ran.
+
+    Nothing changes for a relative target (only its order matters), for too few records, and for a model whose
+    outputs do not rise with the targets or that cannot be rescaled.
+    """
+    rows = records.split.validation
+    rows = rows[np.isfinite(records.data.latency_s[rows])]
+    tasks = len(np.unique(records.labels.group[rows]))
+    if not target.is_absolute or len(rows) < LEAST_RECORDS or tasks < LEAST_TASKS:
+        return
+    for member in filter(lambda each: each.is_rescalable, members):
+        predictor = Predictor(records.normaliser, member, target)
+        outputs = predictor.table_columns(records.data.features, rows)[:, 0]
+        slope, offset = line_through(outputs, records.targets.primary[rows])
+        if slope > 0:
+            log.info("scale corrected by %.3f, and %+.3f", slope, offset)
+            member.rescale(slope, offset)
+
+
+def line_through(x: NDArray[np.float32], y: NDArray[np.float32]) -> tuple[float, float]:
+    """Slope and offset of the line with the least squared errors in y; a slope of 0 for equal x."""
+    about, wanted = x.astype(np.float64) - x.mean(dtype=np.float64), y.astype(np.float64)
+    square = float(about @ about)
+    slope = float(about @ wanted) / square if square > 0 else 0.0
+    return slope, float(wanted.mean()) - slope * float(x.mean(dtype=np.float64))

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.table import Table
-
 from ...dataset.records.schema import TaskRow
 from ...dataset.records.store import RecordStore
+from ...page import Column, Table
+from ...wording import counted, verb
 from .recorded_transfer import TransferError
 
 
@@ -22,11 +22,16 @@ class ChosenTasks:
 
     def table(self) -> Table:
         """Table with one line per task."""
-        table = Table("task", "operator", "MFLOP", "hash", title="chosen tasks")
-        table.columns[2].justify = "right"
-        for task in self.tasks:
-            table.add_row(task.name, task.operator, f"{task.flops / 1e6:,.1f}", task.workload_hash)
-        return table
+        heads = [
+            Column("task", text=True),
+            Column("operator", text=True),
+            Column("MFLOP"),
+            Column("hash", text=True, whole=True),
+        ]
+        rows = [
+            [task.name, task.operator, f"{task.flops / 1e6:,.1f}", task.workload_hash] for task in self.tasks
+        ]
+        return Table("Chosen tasks", heads, rows)
 
 
 def write_tasks(dataset: Path, chosen: Sequence[str], folder: Path) -> ChosenTasks:
@@ -47,7 +52,8 @@ def write_tasks(dataset: Path, chosen: Sequence[str], folder: Path) -> ChosenTas
         there = {row.workload_hash for row in store.tasks()}
         if others := there - set(chosen):
             raise TransferError(
-                f"tasks_into={folder} contains {len(others)} task(s) that were not chosen: name a new folder"
+                f"tasks_into={folder} contains {counted(len(others), 'task')} that "
+                f"{verb(len(others), 'was', 'were')} not chosen: name a new folder"
             )
         if new := [known[name] for name in chosen if name not in there]:
             store.append_tasks(new)

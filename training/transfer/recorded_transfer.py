@@ -16,6 +16,7 @@ from ...dataset.features.table import LabelledFeatures
 from ...dataset.records.split import SplitConfig, split_rows
 from ...errors import UserError
 from ...models.scaling.normaliser import Normaliser
+from ...wording import counted, part_of, verb
 
 
 class TransferError(UserError, ValueError):
@@ -29,7 +30,9 @@ def device_of(data: LabelledFeatures, hardware: str | None) -> str:
       TransferError: the dataset has no record of that device, or `hardware` is None and it has several.
     """
     names, counts = np.unique(data.hardware_id, return_counts=True)
-    known = ", ".join(f"{name} ({count} records)" for name, count in zip(names, counts, strict=True))
+    known = ", ".join(
+        f"{name} ({counted(count, 'record')})" for name, count in zip(names, counts, strict=True)
+    )
     if hardware is None:
         if len(names) != 1:
             raise TransferError(f"hardware is missing, and the dataset has records of {known}: name one")
@@ -56,7 +59,8 @@ def of_tasks(
     missing = sorted(set(names) - set(np.unique(data.workload_hash).tolist()))
     if missing:
         raise TransferError(
-            f"{len(missing)} of {len(names)} tasks have no record, the first being {missing[0]}: measure "
+            f"{part_of(len(missing), len(names), 'task')} {verb(len(missing), 'has', 'have')} no "
+            f"record, the first being {missing[0]}: measure "
             "them with foretune generate, or leave them out"
         )
     rows = np.flatnonzero(np.isin(data.workload_hash, names))
@@ -66,7 +70,7 @@ def of_tasks(
         rows = _first_of_each(rows[_shuffled(len(rows), seed)], data.workload_hash, records_per_task)
     taken = data.take(rows)
     if not np.isfinite(taken.latency_s).any():
-        raise TransferError(f"none of the {len(taken)} records of the {len(names)} tasks ran: choose others")
+        raise TransferError(f"no record of {counted(len(names), 'task')} ran: choose others")
     return taken
 
 
@@ -113,7 +117,7 @@ def split_target(
     pool, held_out = (_tasks(data, rows) for rows in (split.train, split.test))
     if not held_out:
         raise TransferError(
-            f"test={test}: the source was trained on all {len(pool)} tasks of the new device: measure others"
+            f"test={test}: the source was trained on all tasks of the new device: measure others"
         )
     return TransferSplit(pool, held_out)
 

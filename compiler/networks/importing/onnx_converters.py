@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +12,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from ....errors import UserError, first_line
+from ...tvm_compat.dumps import without_dumps
 from .onnx_graph import opset_of
 
 
@@ -26,14 +25,17 @@ def imported(model: Any, inputs: Mapping[str, NDArray[Any]]) -> tvm.IRModule:
 
     Raises OnnxConversionError.
     """
+    with warnings.catch_warnings(), without_dumps():
+        warnings.simplefilter("ignore")
+        return _imported(model, inputs)
+
+
+def _imported(model: Any, inputs: Mapping[str, NDArray[Any]]) -> tvm.IRModule:
     importer = _OnnxImporter(
         {name: list(array.shape) for name, array in inputs.items()},
         {name: str(array.dtype) for name, array in inputs.items()},
     )
-    # TVM prints the inputs of a node that fails.
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        return importer.from_onnx(model.graph, opset_of(model))
+    return importer.from_onnx(model.graph, opset_of(model))
 
 
 class _OnnxImporter(onnx_frontend.ONNXGraphImporter):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..inputs import InputSpec, given_value, has_value
 from ..known import require_extra
-from .onnx_graph import graph_inputs, load, prepared
+from .onnx_graph import LARGEST_BYTES, bind_values, graph_inputs, load, prepared
 
 if TYPE_CHECKING:
     import tvm
@@ -30,6 +32,48 @@ def input_signature(path: Path) -> list[tuple[str, list[int | None], str]]:
         shape = [d.dim_value if d.dim_value > 0 else None for d in tensor.shape.dim]
         signature.append((value.name, shape, str(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))))
     return signature
+
+
+def output_names(path: Path) -> list[str]:
+    """Names of the outputs."""
+    return [value.name for value in load(path).graph.output]
+
+
+def given_values(path: Path, specs: Sequence[InputSpec]) -> tuple[dict[str, NDArray[Any]], list[InputSpec]]:
+    """Values that some of the specifications give for inputs of the file, by name; and the others.
+
+    Raises BadInputShapeError.
+    """
+    values, others = {}, []
+    for position, (spec, (name, shape, dtype)) in enumerate(zip(specs, input_signature(path), strict=True)):
+        if has_value(spec):
+            values[name] = given_value(spec, position, dtype, shape)
+        else:
+            others.append(spec)
+    return values, others
+
+
+def with_values(path: Path, values: Mapping[str, NDArray[Any]]) -> Path:
+    """File of the model with these inputs as constants, see `as_file`."""
+    if not values:
+        return path
+    model = load(path)
+    bind_values(model, values)
+    return as_file(model, path.name)
+
+
+def as_file(model: Any, name: str) -> Path:
+    """File of a changed model, which exists until the process ends."""
+    onnx = require_extra("onnx", "onnx", "network")
+    folder = TemporaryDirectory(prefix="foretune-")
+    _CHANGED.append(folder)
+    path = Path(folder.name) / name
+    onnx.save(model, path, save_as_external_data=model.ByteSize() > LARGEST_BYTES)
+    return path
+
+
+_CHANGED: list[TemporaryDirectory[str]] = []
+"""Folders of changed models; the end of the process removes them."""
 
 
 def operators(path: Path) -> set[str]:

@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from ....errors import first_line
+from ...tvm_compat.dumps import without_dumps
 from ..outputs import TensorsOnly
 from .decomposing.complex_numbers import in_real_numbers
 from .decomposing.errors import ConversionError
@@ -54,6 +55,11 @@ def export(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> ExportedProgr
 
 def to_relax(program: ExportedProgram) -> tvm.IRModule:
     """Relax module of an exported program, weights bound as constants. Raises ConversionError."""
+    with without_dumps():
+        return _imported(program)
+
+
+def _imported(program: ExportedProgram) -> tvm.IRModule:
     importer = _Importer()
     refuse_unknown_shapes(program)
     program, unknown = decomposed(in_real_numbers(program), importer.convert_map.keys())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....errors import UserError
+from ....wording import counted
+from ..input_file import InputFileError, arrays_in_file
 from ..loading import Network
 
 RANDOM_INPUTS = 8
@@ -39,17 +40,13 @@ def calibration_inputs(network: Network, file: str | Path | None) -> list[tuple[
 def _inputs_in_file(network: Network, file: str | Path) -> Iterator[tuple[NDArray[Any], ...]]:
     field = f"lowering.calibration={file}"
     try:
-        with np.load(file, allow_pickle=False) as found:
-            arrays = [found[name] for name in found.files]
-    except FileNotFoundError as error:
-        raise CalibrationError(f"{field}: no such file; give a .npz of calibration inputs") from error
-    except (OSError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        raise CalibrationError(
-            f"{field}: no readable .npz of plain arrays ({error}); write one with numpy.savez"
-        ) from error
+        arrays = list(arrays_in_file(field, file).values())
+    except InputFileError as error:
+        raise CalibrationError(str(error)) from error
     if len(arrays) != len(network.inputs):
         raise CalibrationError(
-            f"{field}: {len(arrays)} arrays, but network={network.name} has {len(network.inputs)} inputs; "
+            f"{field}: {counted(len(arrays), 'array')}, but network={network.name} has "
+            f"{counted(len(network.inputs), 'input')}; "
             "give one array for each, in their order"
         )
     pairs = enumerate(zip(arrays, network.inputs, strict=True))

@@ -1,4 +1,4 @@
-"""Base of transposed convolutions: convolutions over data with zeros between its elements."""
+"""Transposed convolutions in one and two dimensions: convolutions of data with zeros in between."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tvm import te, topi
 from typing_extensions import Self
 
+from ..registry import register
+from ..settings import Pair
 from ..shared.checks import SettingsError
 from ..shared.epilogue import fuse
 from ..shared.knobs import BATCH, IN_CHANNELS, OUT_CHANNELS, WINDOW_EPILOGUE, Knob, size_knob, window_knobs
@@ -216,3 +218,70 @@ class TransposedConvolution(SlidingWindow):
         convolve: Any = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d}[len(self.axes)]
         window: dict[str, Any] = {name: self.window(name) for name in self.window_fields[1:]}
         return convolve_in_layout(self.layout, convolve, inputs, transposed=True, **window)
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class TransposedConv1d(TransposedConvolution):
+    """Data [batch, in_channels, length], weight [in_channels, out_channels, kernel].
+
+    For NWC the weight is [kernel, in_channels, out_channels].
+    """
+
+    operator: ClassVar[str] = "conv1d_transpose"
+    random_networks = ("sequence_network",)
+    axes: ClassVar[tuple[str, ...]] = ("length",)
+    layouts: ClassVar[tuple[str, ...]] = ("NCW", "NWC")
+    draw_order: ClassVar[int] = 14
+    share: ClassVar[float] = 0.01
+    knobs: ClassVar[tuple[Knob, ...]] = transposed_knobs("length")
+
+    length: int
+    kernel: int
+    stride: int = 1
+    padding: int = 0
+    output_padding: int = 0
+    layout: str = "NCW"
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (
+            cls(
+                batch=2, in_channels=3, length=5, out_channels=4, kernel=4, stride=3, padding=1,
+                output_padding=1,
+            ),
+        )  # fmt: skip
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class TransposedConv2d(TransposedConvolution):
+    """Data [batch, in_channels, height, width], weight [in_channels, out_channels, kh, kw].
+
+    For NHWC the weight is [kh, kw, in_channels, out_channels].
+    """
+
+    operator: ClassVar[str] = "conv2d_transpose"
+    random_networks = ("decoder",)
+    axes: ClassVar[tuple[str, ...]] = ("height", "width")
+    layouts: ClassVar[tuple[str, ...]] = ("NCHW", "NHWC")
+    draw_order: ClassVar[int] = 6
+    share: ClassVar[float] = 0.03
+    knobs: ClassVar[tuple[Knob, ...]] = transposed_knobs("height", "width")
+
+    height: int
+    width: int
+    kernel: Pair
+    stride: Pair = (1, 1)
+    padding: Pair = (0, 0)
+    output_padding: Pair = (0, 0)
+    layout: str = "NCHW"
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (
+            cls(
+                batch=2, in_channels=3, height=4, width=5, out_channels=2, kernel=(3, 4), stride=(2, 3),
+                padding=(1, 2), output_padding=(1, 2),
+            ),
+        )  # fmt: skip

@@ -77,10 +77,10 @@ def _vector_templates(task: Contraction, instruction: Instruction) -> Iterator[T
     steps = math.ceil(task.inner.extent / instruction.step)
     unroll = next(u for u in (4, 2, 1) if steps % u == 0)
     for vectors, ragged in _panels(task, instruction):
-        most = min((instruction.registers - vectors - 1) // vectors, MOST_TILE_ROWS)
+        most = min(instruction.most_rows(vectors), MOST_TILE_ROWS)
         for rows in _row_tiles(task, most, even=instruction.step > 1):
             for order in (COLUMNS_FIRST, ROWS_FIRST):
-                again = unroll if prod(rows) * vectors <= 16 else 1
+                again = unroll if prod(rows) * vectors <= 16 and not instruction.widens else 1
                 yield Template(instruction, rows, vectors, again, order, ragged=ragged)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from math import prod
 
+from ...instruction_sets import Instruction
 from ...types import data_type
 from .contraction import Contraction
 from .profile.sample_kernels import RegisterTile
@@ -48,7 +49,7 @@ def cycles(task: Contraction, template: Template, cache_bytes: int, cores: int) 
         stored = template.row_tiles * template.vectors * template.rows
     else:
         sums = template.rows * template.vectors
-        busy = busy_cycles(steps, template.rows, template.vectors)
+        busy = busy_cycles(instruction, steps, template.rows, template.vectors)
         stored = sums
     computed = tiles * (busy + _TILE_START + _ROW_START * stored)
     element = data_type(instruction.weight).bytes
@@ -61,9 +62,9 @@ def cycles(task: Contraction, template: Template, cache_bytes: int, cores: int) 
     return max(computed, moved / _MOVE_BYTES) * _share_of_a_core(task, template, cores)
 
 
-def busy_cycles(steps: float, rows: int, vectors: int) -> float:
+def busy_cycles(instruction: Instruction, steps: float, rows: int, vectors: int) -> float:
     """Estimated cycles of a register tile of vectors over `steps` of a reduction: multiply-adds or loads."""
-    return steps * max(rows * vectors / PER_CYCLE, (rows + vectors) / PER_CYCLE, _LATENCY)
+    return steps * max(instruction.work(rows, vectors) / PER_CYCLE, (rows + vectors) / PER_CYCLE, _LATENCY)
 
 
 def predicted_s(

@@ -1,4 +1,4 @@
-"""Schedule of templates whose accumulators are vector registers: FMA, AVX512-BF16, VNNI."""
+"""Schedule of templates whose accumulators are vector registers: all but those of AMX."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def cycles(task: Winograd, template: WinogradTemplate, cache_bytes: int, cores: 
     panels = task.out_channels / template.instruction.lanes / template.vectors
     register_tiles = task.products * panels * math.ceil(height / across) * math.ceil(width / along)
     step = template.instruction.step
-    busy = busy_cycles(task.in_channels / step, across * along, template.vectors)
+    busy = busy_cycles(template.instruction, task.in_channels / step, across * along, template.vectors)
     computed = register_tiles * (busy + sums)
     weight = 4 / step * task.products * task.in_channels * task.out_channels
     between = 4 * task.products * height * width * (task.in_channels / step + task.out_channels)
@@ -156,7 +156,7 @@ def _candidates(task: Winograd, instruction: Instruction) -> Iterator[WinogradTe
     for vectors in range(1, MOST_VECTORS + 1):
         if task.out_channels // lanes % vectors:
             continue
-        most = min((instruction.registers - vectors - 1) // vectors, MOST_ROWS)
+        most = min(instruction.most_rows(vectors), MOST_ROWS)
         for block in blocks:
             height, width = block or (rows, columns)
             along = max(part for part in divisors(width) if part <= most)

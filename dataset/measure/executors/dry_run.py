@@ -1,7 +1,8 @@
-"""Dry run: programs are compiled as far as this machine can, and latencies are simulated."""
+"""Dry run, which compiles programs and simulates their latencies, and the executor without a device."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,13 +10,14 @@ from tvm.target import Target
 
 from ....compiler.codegen.compilation import compile_cuda_source, compile_module, entries, load
 from ....compiler.counts.traffic import compulsory_bytes
+from ....compiler.targets import is_cpu, is_cuda
 from ....compiler.task import count_flops
 from ....compiler.tvm_compat import available_cores
 from ...features.roofline import roofline_latency_s
 from ...hardware import Hardware, described_hardware, named_hardware
 from ...hardware.target_hardware import target_hardware
 from ..config import ExecutorConfig, ExecutorConfigError
-from ..job import MeasureConfig, content_key
+from ..job import MeasureConfig, MeasureJob, MeasureOutcome, content_key
 from ..worker.process import WorkerSpec
 from ..worker.roles import Compiler, Role
 from ..worker.toolchain import compiler_environment
@@ -67,7 +69,7 @@ def make_dry_run_executor(
     hardware = _simulated_hardware(config, target)
     try:
         environment = compiler_environment(target, config.cuda_compiler)
-        cuda_code = target.kind.name == "cuda"
+        cuda_code = is_cuda(target)
     except ExecutorConfigError:
         environment, cuda_code = {}, False
     compiler = WorkerSpec(
@@ -84,10 +86,40 @@ def make_dry_run_executor(
 def _simulated_hardware(config: ExecutorConfig, target: Target) -> Hardware:
     if config.hardware:
         device = described_hardware(config.hardware, target)
-    elif target.kind.name == "llvm":
+    elif is_cpu(target):
         device = target_hardware(target)
     else:
         architecture = str(target.attrs.get("arch", ""))
         known = (name for prefix, name in _DEFAULT_DEVICES.items() if architecture.startswith(prefix))
         device = named_hardware(next(known, "a100"))
     return replace(device, name=f"dry run of {device.name}")
+
+
+class NoExecutor:
+    """Executor that describes a device and measures nothing on it."""
+
+    devices = 0
+    batches_overlap = False
+    stage_pids: Mapping[str, Sequence[int]] = {}
+
+    def __init__(self, hardware: Hardware) -> None:
+        self._hardware = hardware
+
+    def hardware(self) -> Hardware:
+        """The device that the executor was created with."""
+        return self._hardware
+
+    def measure(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
+        """Raises RuntimeError for any job."""
+        if jobs:
+            raise RuntimeError(f"{len(jobs)} programs to measure in a run that measures nothing")
+        return []
+
+    def close(self) -> None:
+        """Does nothing."""
+
+    def __enter__(self) -> NoExecutor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

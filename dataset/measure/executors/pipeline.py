@@ -19,12 +19,12 @@ from typing import Any
 from ...hardware import Hardware
 from ...records.schema import FailureKind
 from ..job import MeasureConfig, MeasureJob, MeasureOutcome, outcome_from_reply
-from ..machine_errors import BatchEndedError, DevicesLostError
+from ..machine_errors import BatchEndedError
 from ..worker.process import WorkerLostError, WorkerSpec, WorkerStartError
 from ..worker.roles import LIBRARIES_KEPT
 from ..worker.scratch import ScratchFolder
-from .pool import REFERENCE_TIMEOUT_S, REFERENCES_KEPT, warn_unchecked
-from .stages import QueuedBuild, QueuedReference, StageWorker, WorkItem
+from .pool import REFERENCE_TIMEOUT_S
+from .stages import QueuedBuild, QueuedReference, References, StageWorker, WorkItem, gathered
 
 _MAX_LOSSES = 1
 """Number of retries of a candidate whose device was lost while it ran: a dead process or connection."""
@@ -51,7 +51,7 @@ class Pipeline:
         self._describe = describe
         self._folder = ScratchFolder()
         self._numbers = iter(range(2**62))
-        self._references: OrderedDict[str, QueuedReference] = OrderedDict()
+        self._references = References(self._new_path)
         self._kept: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._to_compile: deque[WorkItem] = deque()
         self._to_time: deque[QueuedBuild] = deque()
@@ -116,15 +116,7 @@ class Pipeline:
                 raise self._ended_by
             self._inbox.extend(builds)
         self._wake_sender.send_bytes(b".")
-        errors = [error for build in builds if (error := build.future.exception()) is not None]
-        if not errors:
-            return [build.future.result() for build in builds]
-        outcomes = [c.future.result() if c.future.exception() is None else None for c in builds]
-        if isinstance(errors[0], WorkerStartError):
-            raise DevicesLostError(str(errors[0]), outcomes) from errors[0]
-        if isinstance(errors[0], BatchEndedError):
-            raise BatchEndedError(outcomes)
-        raise errors[0]
+        return gathered(builds)
 
     def stop_waiting(self) -> None:
         """Drop all programs that no process has begun to build, now and from now on."""
@@ -163,10 +155,8 @@ class Pipeline:
     def _fail_all(self, error: Exception) -> None:
         for build in self._pending:
             build.future.set_exception(error)
-        self._pending.clear()
-        self._references.clear()
-        self._to_compile.clear()
-        self._to_time.clear()
+        for queue in (self._pending, self._references, self._to_compile, self._to_time):
+            queue.clear()
 
     def _give_up_waiting(self) -> None:
         begun = {worker.item for worker in self._compilers if isinstance(worker.item, QueuedBuild)}
@@ -183,7 +173,8 @@ class Pipeline:
             build = self._inbox.popleft()
             arrived = True
             self._pending.add(build)
-            self._attach_reference(build)
+            if new := self._references.attach(build, self._pending):
+                self._to_compile.append(new)
             if build.job.keep_built and build.job.key in self._kept:
                 build.artefact = self._kept[build.job.key]
                 self._forward(build)
@@ -194,26 +185,6 @@ class Pipeline:
                 if worker.missing:
                     worker.failed_starts = 0
                     worker.restart()
-
-    def _attach_reference(self, build: QueuedBuild) -> None:
-        """Attach the candidate to its reference, which is scheduled if it is new."""
-        job = build.job
-        if job.reference is None:
-            return
-        if job.reference_key not in self._references:
-            reference = QueuedReference(job.reference_key, job.reference, self._new_path(".npz"))
-            self._references[reference.key] = reference
-            self._to_compile.append(reference)
-            self._forget_references()
-        self._references.move_to_end(job.reference_key)
-        build.reference = self._references[job.reference_key]
-        build.reference.waiting.append(build)
-
-    def _forget_references(self) -> None:
-        in_use = {build.reference.key for build in self._pending if build.reference}
-        for key in list(self._references)[:-REFERENCES_KEPT]:
-            if key not in in_use and self._references[key].done:
-                self._references.pop(key).path.unlink(missing_ok=True)
 
     def _forward(self, build: QueuedBuild) -> None:
         if build.ready and build in self._pending:
@@ -305,13 +276,8 @@ class Pipeline:
                     build.device = None
 
     def _finish_reference(self, reference: QueuedReference, problem: str | None) -> None:
-        """Release the candidates that wait for a reference; a failed one is not run again."""
-        reference.done, reference.failed = True, problem is not None
-        if problem is not None:
-            warn_unchecked(problem)
-        for build in reference.waiting:
+        for build in reference.finished(problem):
             self._forward(build)
-        reference.waiting.clear()
 
     def _compiled(self, build: QueuedBuild, reply: dict[str, Any], build_s: float) -> None:
         build.build_s = build_s
@@ -335,8 +301,7 @@ class Pipeline:
             self._time_again(worker, build, reply["lost"])
             return
         outcome = outcome_from_reply(reply, build.build_s, self._device_of(worker))
-        unchecked = build.reference is not None and build.reference.failed
-        outcome = replace(outcome, unchecked=unchecked)
+        outcome = replace(outcome, unchecked=build.reference is not None and build.reference.failed)
         if reply.get("usable", True):
             self._finish(build, outcome)
         else:
@@ -362,10 +327,8 @@ class Pipeline:
         return self._timers.index(worker) if worker in self._timers else 0
 
     def _fail(self, build: QueuedBuild, kind: FailureKind, message: str, device: int = 0) -> None:
-        self._finish(
-            build,
-            MeasureOutcome(failure=kind, message=message, build_s=build.build_s, device=device),
-        )
+        outcome = MeasureOutcome(failure=kind, message=message, build_s=build.build_s, device=device)
+        self._finish(build, outcome)
 
     def _discard(self, artefact: dict[str, Any]) -> None:
         """Delete a library that is neither kept nor needed by a pending candidate."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import sys
 import threading
 import time
-from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
@@ -19,22 +17,18 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tvm.target import Target
 
+from ....compiler.targets import is_cuda
 from ....compiler.tvm_compat import target_cores, target_to_json
 from ...hardware import Hardware, cpu_name, cuda_name
-from ...records.schema import FailureKind
 from ..config import ExecutorConfig, ExecutorConfigError
 from ..job import MeasureConfig, MeasureJob, MeasureOutcome
 from ..machine_errors import DevicesLostError
 from ..worker.process import START_TIMEOUT_S, WorkerStartError
 from .base import Executor
-from .ray_connection import connect
+from .ray_call import RayCall
+from .ray_connection import connect, cores_per_gpu, devices_by_node
 
-# Largest number of candidates that an actor gets at once; they are measured again if it dies.
-_BATCH = 16
-# Number of actor deaths after which a candidate fails, as it probably caused them.
-_MAX_DEATHS = 2
 _POLL_S = 1.0
-_MESSAGE_CHARS = 500
 # Waiting time for an actor before it is logged; starting one takes seconds.
 _LOG_AFTER_S = 10.0
 
@@ -56,7 +50,7 @@ class _Device:
         self, make_executor: MakeExecutor, config: str, target: str, measure: str, workers: int | None
     ) -> None:
         built_for = Target(json.loads(target))
-        self.on_cuda = built_for.kind.name == "cuda"
+        self.on_cuda = is_cuda(built_for)
         self.executor = make_executor(
             ExecutorConfig(**json.loads(config)), built_for, MeasureConfig(**json.loads(measure)), workers
         )
@@ -83,63 +77,6 @@ class _Slot:
     actor: Any
     starting: ray.ObjectRef
     pid: int | None = None
-
-
-class _Call:
-    """State of one call of `measure`: waiting candidates, and outcomes by job number."""
-
-    def __init__(self, jobs: Sequence[MeasureJob]) -> None:
-        self.jobs = jobs
-        self.outcomes: dict[int, MeasureOutcome] = {}
-        self._waiting = deque(range(len(jobs)))
-        self._deaths: Counter[int] = Counter()
-        self._best_s: dict[str, float] = {}
-
-    @property
-    def done(self) -> bool:
-        return len(self.outcomes) == len(self.jobs)
-
-    def next_batch(self, device: int, devices_up: set[int]) -> list[int]:
-        """Next job numbers for a device; jobs for an unavailable device go to any device."""
-        fitting = [number for number in self._waiting if self._wants(number, devices_up) in (None, device)]
-        share = math.ceil(len(fitting) / len(devices_up))
-        batch = fitting[: min(_BATCH, share)]
-        for number in batch:
-            self._waiting.remove(number)
-        return batch
-
-    def _wants(self, number: int, devices_up: set[int]) -> int | None:
-        wanted = self.jobs[number].device
-        return wanted if wanted in devices_up else None
-
-    def to_json(self, batch: Sequence[int]) -> str:
-        """Jobs of a batch with the best latencies known so far."""
-        jobs = []
-        for number in batch:
-            job = self.jobs[number]
-            best_s = min(job.best_latency_s, self._best_s.get(job.task, math.inf))
-            jobs.append(asdict(replace(job, best_latency_s=best_s, device=None)))
-        return json.dumps(jobs)
-
-    def accept(self, batch: Sequence[int], reply: str, device: int) -> None:
-        """Store an actor's reply; the first outcome of a candidate wins."""
-        for number, fields in zip(batch, json.loads(reply), strict=True):
-            failure = fields["failure"] and FailureKind(fields["failure"])
-            changed = {"run_secs": tuple(fields["run_secs"]), "failure": failure, "device": device}
-            outcome = self.outcomes.setdefault(number, MeasureOutcome(**{**fields, **changed}))
-            task = self.jobs[number].task
-            self._best_s[task] = min(self._best_s.get(task, math.inf), outcome.latency_s)
-
-    def requeue(self, batch: Sequence[int], reason: str, device: int) -> None:
-        """Queue the candidates of a dead actor again, or fail those with too many deaths."""
-        self._deaths.update(batch)
-        for number in reversed(batch):
-            if self._deaths[number] <= _MAX_DEATHS:
-                self._waiting.appendleft(number)
-            else:
-                self.outcomes[number] = MeasureOutcome(
-                    failure=FailureKind.WORKER_DIED, message=reason[:_MESSAGE_CHARS], device=device
-                )
 
 
 class RayExecutor:
@@ -214,14 +151,14 @@ class RayExecutor:
 
     def measure(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
         """Measure jobs; returns one outcome for each, in order. Raises DevicesLostError without an actor."""
-        call = _Call(jobs)
+        call = RayCall(jobs)
         try:
             self._complete(call)
         except WorkerStartError as error:
             raise DevicesLostError(str(error), [call.outcomes.get(n) for n in range(len(jobs))]) from error
         return [call.outcomes[number] for number in range(len(jobs))]
 
-    def _complete(self, call: _Call) -> None:
+    def _complete(self, call: RayCall) -> None:
         in_flight: dict[ray.ObjectRef, tuple[_Slot, list[int]]] = {}
         while not call.done:
             busy = {slot for slot, _ in in_flight.values()}
@@ -233,7 +170,7 @@ class RayExecutor:
             for reference in ray.wait(list(in_flight), timeout=_POLL_S)[0]:
                 self._receive(call, reference, *in_flight.pop(reference))
 
-    def _receive(self, call: _Call, reference: ray.ObjectRef, slot: _Slot, batch: list[int]) -> None:
+    def _receive(self, call: RayCall, reference: ray.ObjectRef, slot: _Slot, batch: list[int]) -> None:
         try:
             call.accept(batch, ray.get(reference), slot.index)
         except RayActorError as error:
@@ -322,7 +259,7 @@ class RayExecutor:
             empty = [index for index in range(self.devices) if index not in self._slots]
             if not empty:
                 return
-            free = _devices_by_node(self._kind, self._cores)
+            free = devices_by_node(self._kind, self._cores)
             free.subtract(slot.node for slot in self._slots.values())
             for node in self._excluded_nodes:
                 del free[node]
@@ -337,14 +274,14 @@ class RayExecutor:
             max_restarts=0,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         )
-        workers = self._workers or (_cores_per_gpu(node) if on_cuda else None)
+        workers = self._workers or (cores_per_gpu(node) if on_cuda else None)
         actor: Any = options.remote(*self._actor_arguments, workers)
         return _Slot(index, node, actor, actor.describe.remote())
 
     def _wait_for_devices(self) -> int:
         """Number of devices in the cluster, after waiting for the first; raises ExecutorConfigError."""
         deadline = time.monotonic() + self.config.wait_s
-        while not (devices := sum(_devices_by_node(self._kind, self._cores).values())):
+        while not (devices := sum(devices_by_node(self._kind, self._cores).values())):
             if time.monotonic() > deadline:
                 wanted = "a GPU" if self._kind == "cuda" else f"{self._cores} CPU cores"
                 raise ExecutorConfigError(
@@ -353,21 +290,3 @@ class RayExecutor:
                 )
             time.sleep(_POLL_S)
         return devices
-
-
-def _devices_by_node(kind: str, cores: int) -> Counter[str]:
-    """Number of devices of each live node: its GPUs, or 1 if it has the target's cores."""
-    found: Counter[str] = Counter()
-    for node in ray.nodes():
-        if node["Alive"]:
-            resources = node["Resources"]
-            gpus = int(resources.get("GPU", 0))
-            # Two programs timed on one node disturb each other, even if it has enough cores.
-            found[node["NodeID"]] = gpus if kind == "cuda" else int(resources.get("CPU", 0) >= cores)
-    return found
-
-
-def _cores_per_gpu(node: str) -> int:
-    """CPU cores of a node for each of its GPUs, used to compile."""
-    resources = next(found["Resources"] for found in ray.nodes() if found["NodeID"] == node)
-    return max(1, int(resources.get("CPU", 1) / resources["GPU"]))

@@ -1,10 +1,11 @@
-"""Connection to a Ray cluster, which is started on this machine if no address is given."""
+"""Connection to a Ray cluster, which is started on this machine if no address is given, and its devices."""
 
 from __future__ import annotations
 
 import logging
 import os
 import socket
+from collections import Counter
 
 import ray
 
@@ -51,3 +52,21 @@ def _check_reachable(address: str | None) -> None:
             f"executor=ray executor.address={address}: nothing answers there ({error}); start a cluster by "
             "`ray start --head` and use its address, or leave it null to start one on this machine"
         ) from error
+
+
+def devices_by_node(kind: str, cores: int) -> Counter[str]:
+    """Number of devices of each live node: its GPUs, or 1 if it has the target's cores."""
+    found: Counter[str] = Counter()
+    for node in ray.nodes():
+        if node["Alive"]:
+            resources = node["Resources"]
+            gpus = int(resources.get("GPU", 0))
+            # Two programs timed on one node disturb each other, even if it has enough cores.
+            found[node["NodeID"]] = gpus if kind == "cuda" else int(resources.get("CPU", 0) >= cores)
+    return found
+
+
+def cores_per_gpu(node: str) -> int:
+    """CPU cores of a node for each of its GPUs, used to compile."""
+    resources = next(found["Resources"] for found in ray.nodes() if found["NodeID"] == node)
+    return max(1, int(resources.get("CPU", 1) / resources["GPU"]))

@@ -11,6 +11,7 @@ import tvm
 from tvm.target import Target
 
 from ....compiler.codegen.linker import linker
+from ....compiler.targets import is_cpu
 from ....compiler.tvm_compat import available_cores
 from ...hardware import described_hardware
 from ..config import ExecutorConfig, ExecutorConfigError
@@ -41,7 +42,7 @@ class RpcDevice(Role):
         )
         self._renew_at = time.monotonic() + settings["session_timeout_s"] - self.config.run_timeout_s
         kind = self.target.kind.name
-        device = self._session.device("cpu" if kind == "llvm" else kind, 0)
+        device = self._session.device("cpu" if is_cpu(self.target) else kind, 0)
         if not device.exist:
             raise RuntimeError(f"the server of key {settings['key']} has no {kind} device")
         self.bench = Bench(device, self.config, remote=True)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..job import MeasureJob, MeasureOutcome
-from ..worker.process import WorkerProcess, WorkerSpec
+from ..machine_errors import BatchEndedError, DevicesLostError
+from ..worker.process import WorkerProcess, WorkerSpec, WorkerStartError
+from .pool import REFERENCES_KEPT, warn_unchecked
 
 
 @dataclass
@@ -26,6 +30,14 @@ class QueuedReference:
 
     def request(self) -> dict[str, Any]:
         return {"op": "reference", "module": self.module, "path": str(self.path)}
+
+    def finished(self, problem: str | None) -> list[QueuedBuild]:
+        """Candidates that waited; a reference with a problem is not run again."""
+        self.done, self.failed = True, problem is not None
+        if problem is not None:
+            warn_unchecked(problem)
+        released, self.waiting = self.waiting, []
+        return released
 
 
 @dataclass(eq=False)
@@ -66,6 +78,57 @@ class QueuedBuild:
 
 
 WorkItem = QueuedReference | QueuedBuild
+
+
+def gathered(builds: Sequence[QueuedBuild]) -> list[MeasureOutcome]:
+    """Outcomes of builds, after waiting for all of them.
+
+    Raises DevicesLostError or BatchEndedError with the outcomes so far if some builds ended without one.
+    """
+    errors = [error for build in builds if (error := build.future.exception()) is not None]
+    if not errors:
+        return [build.future.result() for build in builds]
+    outcomes = [b.future.result() if b.future.exception() is None else None for b in builds]
+    if isinstance(errors[0], WorkerStartError):
+        raise DevicesLostError(str(errors[0]), outcomes) from errors[0]
+    if isinstance(errors[0], BatchEndedError):
+        raise BatchEndedError(outcomes)
+    raise errors[0]
+
+
+class References:
+    """References of the tasks that were measured last, by key."""
+
+    def __init__(self, new_path: Callable[[str], Path]) -> None:
+        """`new_path` returns a new path with a suffix."""
+        self._new_path = new_path
+        self._known: OrderedDict[str, QueuedReference] = OrderedDict()
+
+    def attach(self, build: QueuedBuild, pending: Collection[QueuedBuild]) -> QueuedReference | None:
+        """Attach a candidate to its reference; returns the reference if it is new and must be run.
+
+        References that none of the `pending` candidates uses are forgotten, the oldest first.
+        """
+        job, new = build.job, None
+        if job.reference is None:
+            return None
+        if job.reference_key not in self._known:
+            new = QueuedReference(job.reference_key, job.reference, self._new_path(".npz"))
+            self._known[new.key] = new
+            self._forget(pending)
+        self._known.move_to_end(job.reference_key)
+        build.reference = self._known[job.reference_key]
+        build.reference.waiting.append(build)
+        return new
+
+    def _forget(self, pending: Collection[QueuedBuild]) -> None:
+        in_use = {build.reference.key for build in pending if build.reference}
+        for key in list(self._known)[:-REFERENCES_KEPT]:
+            if key not in in_use and self._known[key].done:
+                self._known.pop(key).path.unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        self._known.clear()
 
 
 class StageWorker:

@@ -11,6 +11,7 @@ import tvm
 from tvm.target import Target
 
 from ....compiler.codegen.compilation import TIMED, entries, export, jit, load
+from ....compiler.targets import is_cpu
 from ..job import MeasureConfig
 from .bench import Bench
 from .isolation import isolated_timing
@@ -114,7 +115,7 @@ class Device(Role):
 
     def prepare(self) -> None:
         kind = self.target.kind.name
-        device = tvm.device("cpu" if kind == "llvm" else kind, 0)
+        device = tvm.device("cpu" if is_cpu(self.target) else kind, 0)
         if not device.exist:
             raise RuntimeError(f"no {kind} device")
         self.bench = Bench(device, self.config)

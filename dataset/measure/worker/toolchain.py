@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tvm.target import Target
 
+from ....compiler.targets import is_cuda
 from ..config import ExecutorConfigError
 
 _USUAL_TOOLKIT = Path("/usr/local/cuda")
@@ -18,7 +19,7 @@ _USUAL_TOOLKIT = Path("/usr/local/cuda")
 def compiler_environment(target: Target, cuda_compiler: str) -> dict[str, str]:
     """Environment of a process that compiles for `target`; raises ExecutorConfigError without a compiler."""
     environment = {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    if target.kind.name != "cuda":
+    if not is_cuda(target):
         return environment
     # A compiler process must not use GPU memory or disturb a GPU that is timing.
     return {**environment, **cuda_environment(cuda_compiler), "CUDA_VISIBLE_DEVICES": ""}

@@ -10,12 +10,11 @@ import pandas as pd
 from ....page import Fact, Facts, Plot, Plots, Table, Text, columns
 from ....wording import MISSING, counted, milliseconds, significant
 from ...generation.core_use import IDLE
-from .limits import limits
-from .overview import Overview
-from .quantities import (
+from .limits import (
     best_text,
     count_text,
     day_text,
+    limits,
     median_text,
     range_text,
     record_counts,
@@ -23,6 +22,7 @@ from .quantities import (
     target_text,
     versions,
 )
+from .overview import Overview
 
 _QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
 

@@ -185,7 +185,11 @@ def _probe(overview: Overview) -> Plot | None:
         axes.legend(markerscale=2, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
         caption = (
             "Latency of a fixed program around each batch over its latency on the quiet device"
-            + ("" if len(shown) == len(probed) else f"; {len(shown):,} of {len(probed):,} records are drawn")
+            + (
+                ""
+                if len(shown) == len(probed)
+                else f"; {part_of(len(shown), len(probed), 'record')} {verb(len(shown), 'is', 'are')} drawn"
+            )
             + f". {part_of(probed.disturbed.sum(), len(probed), 'record')} "
             + f"{verb(probed.disturbed.sum(), 'is', 'are')} marked as disturbed."
         )

@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 from ....compiler.operators import OperatorSettings, SettingsError, settings_class
 from ..zoo.operator_log import log_operators
-from . import random_grouped_networks as grouped
 from . import random_image_networks as images
 from . import random_sequence_networks as sequences
 from .random_layers import MadeNetwork, Rng
@@ -32,8 +31,8 @@ FAMILIES: dict[str, Family] = {
         sequences.transformer,
         sequences.sequence_network,
         sequences.video_network,
-        grouped.group_normed_network,
-        grouped.separated_video_network,
+        images.group_normed_network,
+        images.separated_video_network,
     )
 }
 """Families by the names that operators refer to."""

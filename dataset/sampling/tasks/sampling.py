@@ -30,9 +30,8 @@ from ...records.stored_tasks import stored_rows
 from ...records.task_shapes import shape_of
 from ..zoo.table import ZOO_TABLE, ZooRow
 from .derived import prior_rows
-from .prior import Prior
+from .prior import Prior, sample_uniform
 from .random_networks import RandomNetworks
-from .uniform import sample_uniform
 
 Sampler: TypeAlias = Callable[[str, np.random.Generator], OperatorSettings]
 """Draws settings of the named operator with an epilogue, in float32, channels first and of batch 1."""

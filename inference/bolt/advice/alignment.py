@@ -7,8 +7,7 @@ from typing import Any
 
 from tvm.target import Target
 
-from ....compiler.operators.convolutions.conv2d import Conv2d
-from ....compiler.operators.convolutions.depthwise_conv2d import DepthwiseConv2d
+from ....compiler.operators.convolutions.conv2d import Conv2d, DepthwiseConv2d
 from ....compiler.operators.dense import Dense
 from ....compiler.operators.settings import OperatorSettings
 from ....compiler.targets import is_cpu

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import te, tirx
+from tvm.ir import Call
+from tvm.ir.expr import TensorLoad
+from tvm.s_tir.analysis import find_anchor_sblock
+from tvm.s_tir.stmt import SBlock
+from tvm.tirx import BufferStore
 
 from ....compiler.operators import OPERATOR_SETTINGS
 from ....compiler.operators.convolutions.base import Convolution
@@ -14,7 +24,6 @@ from ....compiler.operators.shared.checks import SettingsError
 from ....compiler.task import Task, count_flops
 from ....compiler.tvm_compat import as_task_module
 from .activations import ACTIVATIONS, NONE
-from .epilogue import read_epilogue
 
 
 @dataclass(frozen=True)
@@ -103,3 +112,104 @@ def _read(task: Task) -> Layer | None:
 
 def _joined_by_x(extents: Sequence[int]) -> str:
     return "x".join(map(str, extents))
+
+
+Signature = tuple[str, ...]
+"""Values that the blocks of an epilogue store, one text per block, with names for the tensors it reads."""
+
+
+@dataclass(frozen=True)
+class OperatorEpilogue:
+    """Element-wise steps after an operator."""
+
+    added: str
+    """Steps that add an input, named as in `OperatorSettings.epilogue`: "none", "bias", "bias_add", ..."""
+    activation: str
+    """One of ACTIVATIONS."""
+
+
+def read_epilogue(mod: tvm.IRModule) -> OperatorEpilogue | None:
+    """The epilogue of an unscheduled `main`; None if it has other steps or no reduction.
+
+    The values that steps store identify them. An input that is added after the activation, such as a
+    residual, counts as another step.
+    """
+    anchor = find_anchor_sblock(mod)
+    if anchor is None:
+        return None
+    blocks = _blocks(mod["main"])
+    names = [block.name_hint for block in blocks]
+    behind = blocks[names.index(anchor.name_hint) + 1 :]
+    current = anchor.writes[0].source
+    inputs = set(mod["main"].params)
+    added: list[str] = []
+    while behind and (step := _added(behind[0], current, inputs)):
+        added.append(step)
+        current = behind.pop(0).writes[0].source
+    activation = _known().get(_signature(behind, current))
+    return None if activation is None else OperatorEpilogue("_".join(added) or NONE, activation)
+
+
+@lru_cache(maxsize=1)
+def _known() -> Mapping[Signature, str]:
+    """Activation by its signature."""
+    known: dict[Signature, str] = {}
+    for name, activation in ACTIVATIONS.items():
+        data = te.placeholder((2, 3), name="data")
+        if name == NONE:
+            known[()] = name
+            continue
+        func = te.create_prim_func([data, activation(data)])
+        known[_signature(_blocks(func), func.params[0])] = name
+    return known
+
+
+def _blocks(func: tirx.PrimFunc) -> list[SBlock]:
+    """Blocks that compute values, in their order."""
+    found: list[SBlock] = []
+    tvm_ffi.structural_walk(func.body, (SBlock, found.append))
+    return [block for block in found if block.writes]
+
+
+def _added(block: SBlock, current: Any, inputs: set[Any]) -> str:
+    """The step that adds an input of the function to `current`; "" for a block of another kind."""
+    value = _stored(block)
+    if not isinstance(value, tirx.Add):
+        return ""
+    sides = [side for side in (value.a, value.b) if isinstance(side, TensorLoad)]
+    others = [side.source for side in sides if not side.source.same_as(current)]
+    if len(sides) != 2 or len(others) != 1 or others[0] not in inputs:
+        return ""
+    shapes = [[int(extent) for extent in tensor.ty.shape] for tensor in (others[0], current)]
+    return "add" if shapes[0] == shapes[1] else "bias"
+
+
+def _signature(blocks: Sequence[SBlock], start: Any) -> Signature:
+    """The values that blocks store; `x` names the tensor `start`, and t0, t1, ... the blocks' outputs."""
+    names = {start: "x"}
+    values = []
+    for number, block in enumerate(blocks):
+        values.append(_text(_stored(block), names))
+        names[block.writes[0].source] = f"t{number}"
+    return tuple(values)
+
+
+def _stored(block: SBlock) -> Any:
+    """The value that a block without a reduction stores; None for a block of another kind."""
+    return block.body.value if isinstance(block.body, BufferStore) and block.init is None else None
+
+
+def _text(value: Any, names: Mapping[Any, str]) -> str:
+    """An expression without the indices that it reads; "?" for a tensor without a name."""
+    if isinstance(value, TensorLoad):
+        return names.get(value.source, "?")
+    if isinstance(value, Call):
+        return f"{value.op.name}({', '.join(_text(argument, names) for argument in value.args)})"
+    if isinstance(value, tirx.Cast):
+        return f"{value.dtype}({_text(value.value, names)})"
+    if isinstance(value, tirx.Select):
+        parts = (value.condition, value.true_value, value.false_value)
+        return f"select({', '.join(_text(part, names) for part in parts)})"
+    if hasattr(value, "a") and hasattr(value, "b"):
+        return f"{type(value).__name__}({_text(value.a, names)}, {_text(value.b, names)})"
+    return f"{value}"

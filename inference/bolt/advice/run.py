@@ -16,6 +16,7 @@ from ....compiler.tvm_compat import target_to_json
 from ....dataset.hardware import Hardware
 from ....dataset.measure.job import content_key
 from ....errors import UserError
+from ....wording import counted
 from ...reuse.parent import ReuseParent
 from ...spaces.stock import StockSpace
 from .activations import NONE
@@ -81,7 +82,8 @@ class AdviceRun:
         network_s = sum(task.weight * own[task.workload_hash].seconds for task in known_tasks)
         if not network_s:
             raise NoLatencyError(
-                f"network={network}: no program of its {len(tasks)} tasks ran or was found; try foretune "
+                f"network={network}: no program of its {counted(len(tasks), 'task')} ran or was "
+                "found; try foretune "
                 "tune, which tells why"
             )
         costs = self._activation_costs([layer for layer in layers if layer.variant.activation != NONE])

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 from tvm.target import Target
 
+from ....compiler.structure import DRAFT_VERSION
 from ....dataset.hardware import Hardware
 from ....dataset.sampling.programs import EvolutionaryConfig
+from ....models.checkpoints.checkpoint import load_checkpoint
+from ....models.checkpoints.shipped import AUTO, CheckpointUse, shipped_checkpoint
 from ..base import Strategy, StrategyConfig, StrategySetting
-from ..evolutionary import EvolutionaryStrategy
-from ..sampled import DescendingStrategy
-from .checkpoint import fitting_checkpoint
+from ..sampled import DescendingStrategy, EvolutionaryStrategy
 from .config import DraftingConfig
 from .drafter import UnreadableSpaceError
 from .model import DraftModel
@@ -58,3 +60,30 @@ class DraftStrategy(DescendingStrategy):
             _LOG.info("%s cannot be drafted (%s): it is searched by evolution", setting.task.name, error)
             return EvolutionaryStrategy.make(EvolutionaryConfig(), setting)
         return cls(sampler, setting)
+
+
+def fitting_checkpoint(config: DraftingConfig, target: Target) -> DraftingConfig | None:
+    """The settings with a draft checkpoint that fits the target; None, with a warning, if none fits.
+
+    Raises CheckpointNotFoundError, FeatureVersionError or CorruptCheckpointError for a draft checkpoint that
+    the user named.
+    """
+    checkpoint = config.checkpoint
+    if checkpoint == AUTO:
+        checkpoint = shipped_checkpoint(CheckpointUse.DRAFTS, target.kind.name)
+        if checkpoint is None:
+            _warn(f"no draft checkpoint for {target.kind.name} targets comes with foretune")
+            return None
+    if checkpoint is None:
+        _warn("search.strategy.checkpoint=null")
+        return None
+    load_checkpoint(checkpoint, feature_version=DRAFT_VERSION)  # reports a bad checkpoint before the search
+    return replace(config, checkpoint=checkpoint)
+
+
+def _warn(reason: str) -> None:
+    _LOG.warning(
+        "%s: searching with search/strategy=evolutionary instead of draft; foretune train model=draft makes "
+        "a draft checkpoint for search.strategy.checkpoint",
+        reason,
+    )

@@ -47,6 +47,18 @@ def test_decision_tokens_by_hand():
     assert tokens[3].tolist() == [0, 0, 1, *[0] * 12, -1, -1]
 
 
+def test_tokens_are_in_the_order_of_the_trace():
+    """A simplified trace has its decisions in the order of a hash table, which differs from run to run."""
+    for _ in range(8):
+        schedule = Schedule(matmul_module(), seed=1)
+        block = schedule.get_sblock(schedule.mod["main"].body.block.body.body.body.body.block.name_hint)
+        for index in range(8):
+            value = schedule.sample_categorical([*range(8)], [1 / 8] * 8, decision=index)
+            schedule.annotate(block, f"note {index}", value)
+        tokens = decision_features(schedule.trace.simplified(remove_postproc=True))
+        assert tokens[:, -1].tolist() == [*range(8)]
+
+
 def test_a_trace_without_decisions_has_no_tokens():
     assert decision_features(Schedule(matmul_module()).trace).shape == (0, DECISION_DIM)
 

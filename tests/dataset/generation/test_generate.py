@@ -32,7 +32,7 @@ from foretune.dataset.generation.noise_probe import NoiseConfig
 from foretune.dataset.generation.runs import read_runs
 from foretune.dataset.generation.samplers import InlineSamplers, SamplingFailedError
 from foretune.dataset.generation.sampling import SampledRound
-from foretune.dataset.generation.self_check import SelfCheckError, check_measurement
+from foretune.dataset.generation.testbed import SelfCheckError, check_measurement
 from foretune.dataset.measure import ExecutorConfig, MeasureConfig, MeasureOutcome
 from foretune.dataset.measure.machine_errors import DevicesLostError, MachineError
 from foretune.dataset.records.schema import FailureKind
@@ -326,7 +326,7 @@ def test_settings_that_cannot_be_are_named(tmp_path, changes, error, message):
     "field, value",
     [
         ("tasks", 0),
-        ("minutes", 0.0),
+        ("budget_s", 0.0),
         ("check_outputs", 1.5),
         ("workers", 0),
         ("workers", -1),
@@ -441,7 +441,7 @@ def test_the_best_latency_so_far_goes_with_later_rounds(fake_run):
 
 def test_a_run_ends_when_its_minutes_are_over_and_goes_on_later(fake_run):
     executor = FakeExecutor()
-    summary, _, printed = fake_run(executor, tasks=2, minutes=1e-9)
+    summary, _, printed = fake_run(executor, tasks=2, budget_s=6e-8)
     assert summary.out_of_time
     assert summary.tasks_done == summary.measured == 0
     assert "the time is up" in printed
@@ -630,7 +630,7 @@ def test_a_log_file_shows_progress_within_ten_seconds_and_an_end(fake_run, monke
         answered.append(job)
         return MeasureOutcome((1e-3,))
 
-    _, _, printed = fake_run(FakeExecutor(answer), tasks=1, records_per_task=12, minutes=60.0)
+    _, _, printed = fake_run(FakeExecutor(answer), tasks=1, records_per_task=12, budget_s=3600.0)
     lines = printed.splitlines()
     assert lines[0] == "opening the devices of executor=local"
     assert "sampling tasks" in lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -218,6 +219,7 @@ def system(tmp_path, monkeypatch):
     monkeypatch.setattr(cpu, "_SYSTEM", root)
     monkeypatch.setattr(cpu, "_COUNTERS", tmp_path / "devices")
     monkeypatch.setattr(cpu, "_measure", lambda cores: (100.0 * cores, 10.0 * cores))
+    monkeypatch.setattr(cpu, "_probed", cpu._probed.__wrapped__)  # other tests have probed this machine
     return tmp_path
 
 
@@ -245,6 +247,15 @@ def test_a_cpu_is_described_as_the_system_tells(system):
         "virtual_machine": True,
         "hardware_counters": False,
     }
+
+
+def test_a_process_measures_its_cpu_once(system, monkeypatch):
+    figures = iter([(100.0, 10.0), (101.0, 11.0)])
+    monkeypatch.setattr(cpu, "_measure", lambda cores: next(figures))
+    monkeypatch.setattr(cpu, "_probed", cache(cpu._probed))
+    assert probe_cpu(2) == probe_cpu(2, measured=True) == probe_cpu(cores=2)
+    assert probe_cpu(2).peak_gflops == 100.0
+    assert probe_cpu(1).peak_gflops == 101.0  # other cores, other figures
 
 
 def test_the_highest_turbo_is_told_where_the_system_knows_it(system):

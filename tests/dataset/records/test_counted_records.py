@@ -14,7 +14,7 @@ from foretune.dataset.features.dataset import load_labelled_features
 from foretune.dataset.features.roofline import dataset_scores
 from foretune.dataset.generation.config import GenerateConfig
 from foretune.dataset.measure import MeasureOutcome
-from foretune.dataset.records.exchange import export_database
+from foretune.dataset.records.database_export import export_database
 from foretune.dataset.records.merge import merge_datasets
 from foretune.dataset.records.schema import RECORD_SCHEMA
 from foretune.dataset.records.store import RecordStore

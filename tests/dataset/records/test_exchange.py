@@ -17,11 +17,11 @@ from foretune.compiler.tvm_compat import (
 )
 from foretune.dataset.hardware import UnfitHardwareError, UnknownHardwareError
 from foretune.dataset.records import exchange
+from foretune.dataset.records.database_export import export_database
 from foretune.dataset.records.exchange import (
     RECORD_FILE,
     WORKLOAD_FILE,
     DatabaseError,
-    export_database,
     find_hardware,
     import_database,
     read_database,

@@ -102,7 +102,7 @@ def test_settings_out_of_range_are_refused(config, message):
 
 def test_unusable_datasets_are_refused():
     one_task = dataset(tasks=1, per_task=5)
-    with pytest.raises(SplitError, match=r"1 task\(s\).*foretune generate"):
+    with pytest.raises(SplitError, match=r"has 1 task,.*foretune generate"):
         split_rows(one_task, SplitConfig())
     assert len(split_rows(one_task, SplitConfig(validation=0, test=0)).train) == 5
 

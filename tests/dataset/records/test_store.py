@@ -137,16 +137,16 @@ def test_some_columns_are_read_once_a_record(store):
 
 
 def test_a_record_moved_by_a_compaction_meanwhile_is_read(store, monkeypatch):
-    read_shard = store_module._read_shard
+    read_shard = store_module.read_shard
     writer = RecordStore(store.folder)
 
     def compacting_first(path, wanted):
-        monkeypatch.setattr(store_module, "_read_shard", read_shard)
+        monkeypatch.setattr(store_module, "read_shard", read_shard)
         with writer.writing():
             writer.compact()
         return read_shard(path, wanted)
 
-    monkeypatch.setattr(store_module, "_read_shard", compacting_first)
+    monkeypatch.setattr(store_module, "read_shard", compacting_first)
     assert sorted(r.round for r in store.records()) == [0, 1, 2]
     assert store.bad_shards == []
 

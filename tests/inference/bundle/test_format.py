@@ -9,8 +9,14 @@ from dataclasses import asdict
 
 import pytest
 from foretune.inference.bundle.archive import BundleError, read_archive, write_archive
-from foretune.inference.bundle.fields import read_fields
-from foretune.inference.bundle.format import MEMBERS, Manifest, content_hash, read_bundle, write_bundle
+from foretune.inference.bundle.format import (
+    MEMBERS,
+    Manifest,
+    content_hash,
+    read_bundle,
+    read_fields,
+    write_bundle,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.bundles import bundle_of

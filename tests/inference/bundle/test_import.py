@@ -18,7 +18,7 @@ from foretune.inference import export_bundle, import_bundle, read_bundle
 from foretune.inference.bundle import exporting, importing
 from foretune.inference.bundle.archive import BundleError
 from foretune.inference.bundle.format import Bundle, write_bundle
-from foretune.inference.bundle.instructions import KINDS
+from foretune.inference.bundle.reading import KINDS
 from foretune.inference.database.folder import DEVICE_FILE, STARTS_FILE, DatabaseInUseError
 from foretune.inference.database.tuning_database import TuningDatabase
 from foretune.inference.search.config import OneShotConfig

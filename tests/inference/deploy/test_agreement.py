@@ -32,11 +32,10 @@ def test_a_network_agrees_with_itself_and_pytorch_in_bfloat16_nearly() -> None:
             outputs = network.module(*map(torch.from_numpy, inputs))
         return [tensor.numpy() for tensor in outputs.values()]
 
-    found, differences = measure_agreement(network, "bfloat16", run, inputs=2)
+    found = measure_agreement(network, "bfloat16", run, inputs=2)
     assert (found.dtype, found.inputs, found.top_1) == ("bfloat16", 2, 1.0)
     assert found.rival_top_1 is not None and 0.5 < found.rival_top_1 <= 1
     assert found.rival_difference is not None and found.rival_difference > 0
-    assert differences is not None and max(differences) == found.rival_difference
 
 
 def test_the_rival_in_int8_is_onnx_runtime_with_the_same_file(tmp_path: Path) -> None:
@@ -48,11 +47,10 @@ def test_the_rival_in_int8_is_onnx_runtime_with_the_same_file(tmp_path: Path) ->
         assert network.quantised_path is not None
         return runtime_outputs(network.quantised_path, inputs) or []
 
-    found, differences = measure_agreement(network, "int8", run, inputs=2)
+    found = measure_agreement(network, "int8", run, inputs=2)
     assert (found.dtype, found.rival) == ("int8", "ONNX Runtime")
     assert found.top_1 == found.rival_top_1 and found.top_1 > 0.8
     assert found.rival_difference is not None and found.rival_difference > 0
-    assert differences is not None and max(differences) == found.rival_difference
 
 
 @pytest.mark.parametrize(

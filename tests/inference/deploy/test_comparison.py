@@ -14,8 +14,8 @@ from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.deploy import comparison as subject
 from foretune.inference.deploy.comparison import Comparison, CompiledForm
 from foretune.inference.deploy.compile import CompiledNetwork, compile_network
+from foretune.inference.deploy.original import Original
 from foretune.inference.deploy.rivals import registry
-from foretune.inference.deploy.trial import comparison_in_float32
 from foretune.inference.run.result import TUNED, UNTUNED, Contestant
 from support import engines
 from support.paths import ROOT
@@ -65,7 +65,7 @@ def compare(
     with Comparison(network, ARGUMENTS, forms, rivals, **arguments) as comparison:
         comparison.start()
         comparison.enter(ours)
-        comparison.prepare(comparison_in_float32(network))
+        comparison.prepare(Original(network).compare)
         rows = comparison.time(2)
         left_out = comparison.left_out
         assert processes() == sum(row.own_process and not row.error for row in rows)
@@ -121,7 +121,7 @@ def test_the_rounding_error_is_found_once_and_only_for_outputs_that_disagree(
     found: list[float] = []
     monkeypatch.setattr(Network, "rounding_errors", lambda *_: found.append(0.5) or [0.5])
     (reference,) = network.reference_outputs()
-    check = comparison_in_float32(network)
+    check = Original(network).compare
     assert check([reference]).agrees and found == []
     assert check([reference + 1.4]).agrees and not check([reference + 1.6]).agrees  # three times 0.5
     assert found == [0.5]

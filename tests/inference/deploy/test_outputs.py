@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from foretune.inference.deploy.outputs import (
     OutputCheck,
+    OutputFormError,
     compare_narrow_outputs,
     compare_outputs,
     narrow_differences,
+    require_same_form,
 )
 
 REFERENCE = [np.array([2.0, -20.0], np.float32)]
@@ -35,7 +38,7 @@ def test_outputs_are_compared_to_the_largest_reference(
 
 
 def test_each_output_has_a_tolerance_of_its_own() -> None:
-    reference = [np.array([1000.0]), np.array([1.0])]
+    reference = [np.array([1000.0], np.float32), np.array([1.0], np.float32)]
     check = compare_outputs(reference, [np.array([1000.05]), np.array([1.05])])
     assert check.max_abs_difference == pytest.approx(0.05) and check.tolerance == pytest.approx(1e-4)
     assert compare_outputs(reference, [np.array([1000.05]), np.array([1.00005])]).agrees
@@ -65,7 +68,7 @@ def test_integers_of_a_narrow_type_count_only_where_nothing_else_does() -> None:
 
 
 def test_infinite_elements_agree_in_their_places() -> None:
-    reference = [np.array([-np.inf, 1.0])]
+    reference = [np.array([-np.inf, 1.0], np.float32)]
     check = compare_outputs(reference, [np.array([-np.inf, 1.0])])
     assert check.agrees and check.tolerance == pytest.approx(1e-4)
     for output in ([-np.inf, 100.0], [np.inf, 1.0], [-1e30, 1.0]):
@@ -73,16 +76,78 @@ def test_infinite_elements_agree_in_their_places() -> None:
         assert not compare_narrow_outputs(reference, [np.array(output)], None).agrees
 
 
-def test_a_reference_that_is_not_a_number_never_agrees() -> None:
+def test_elements_that_are_not_a_number_agree_in_their_places() -> None:
     reference = [np.array([np.nan, 1.0], np.float32)]
-    assert not compare_outputs(reference, [np.array([np.nan, 1.0])]).agrees
+    assert compare_outputs(reference, [np.array([np.nan, 1.0])]).agrees
+    for output in ([1.0, np.nan], [1.0, 1.0], [np.nan, np.nan]):
+        check = compare_outputs(reference, [np.array(output)])
+        assert not check.agrees and check.max_abs_difference == np.inf
+
+
+def test_a_difference_is_described_with_its_place() -> None:
+    reference = [np.array([1.0]), np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)]
+    text = compare_outputs(reference, [np.array([1.0]), np.array([[1.0, 2.5], [3.0, 4.25]])]).describe()
+    assert text == (
+        "output 1 differs from the original's by up to 0.5 (2.5 instead of 2 at [0, 1]), over the tolerance "
+        "of 0.0004"
+    )
 
 
 def test_outputs_of_another_shape_or_number_are_an_error() -> None:
-    with pytest.raises(ValueError, match=r".*\(3,\).*\(2,\)"):
+    with pytest.raises(OutputFormError, match=r"shapes \[\[3\]\], and the original's \[\[2\]\]"):
         compare_outputs(REFERENCE, [np.zeros(3)])
-    with pytest.raises(ValueError, match="shapes"):
+    with pytest.raises(OutputFormError, match="shapes"):
         compare_outputs(REFERENCE, [*REFERENCE, *REFERENCE])
+
+
+def test_a_masks_filling_does_not_hide_the_other_elements() -> None:
+    reference = [np.array([-1e4, 1.0, 0.5, -1e4], np.float32)]
+    check = compare_outputs(reference, [np.array([-1e4, 1.01, 0.5, -1e4], np.float32)])
+    assert not check.agrees and check.tolerance == pytest.approx(1e-4) and check.index == (1,)
+    assert not compare_outputs(reference, [np.array([-9e3, 1.0, 0.5, -1e4], np.float32)]).agrees
+    assert compare_outputs(reference, [np.array([-1e4 - 0.5, 1.0, 0.5, -1e4], np.float32)]).agrees
+    once = [np.array([1e4, 1.0, 0.5], np.float32)]  # a sum, whose rounding may have reached the others
+    assert compare_outputs(once, [np.array([1e4, 1.01, 0.5], np.float32)]).agrees
+
+
+def test_a_channel_has_a_tolerance_of_its_own() -> None:
+    boxes = np.linspace(599, 600, 32, dtype=np.float32).reshape(1, 2, 16)
+    boxes[0, 1] = 1.0
+    wrong = boxes.copy()
+    wrong[0, 1, 3] = 1.01
+    check = compare_outputs([boxes], [wrong])
+    assert not check.agrees and check.index == (0, 1, 3) and check.tolerance == pytest.approx(6e-4, rel=0.01)
+    wrong[0, 1, 3], wrong[0, 0, 3] = 1.0, boxes[0, 0, 3] + 0.05
+    assert compare_outputs([boxes], [wrong]).agrees
+
+
+def test_the_tolerance_is_that_of_the_narrower_data_type() -> None:
+    for dtype, agrees in (("float64", 1e-7), ("float32", 1e-5), ("float16", 0.05)):
+        reference = [np.array([1.0, 2.0], dtype)]
+        for factor in (1, 100):
+            got = [np.array([1.0, 2.0 + factor * agrees])]
+            assert compare_outputs(reference, got).agrees == (factor == 1)
+
+
+def test_large_integers_differ_by_one() -> None:
+    ids = np.array([2**60], np.int64)
+    assert compare_outputs([ids], [ids]).agrees and not compare_outputs([ids], [ids + 1]).agrees
+
+
+def test_elements_that_change_with_the_last_bit_are_not_compared_in_integers() -> None:
+    ids, other = np.array([3, 5]), np.array([4, 5])
+    assert compare_outputs([ids], [other], [], [np.array([True, False])]).agrees
+    assert not compare_outputs([ids], [other], [], [np.array([False, True])]).agrees
+
+
+def test_another_data_type_is_an_error_that_names_the_output() -> None:
+    scores, ids = np.array([1.0], np.float32), np.array([1])
+    require_same_form([scores, ids], [scores.astype(ml_dtypes.bfloat16), ids])
+    require_same_form([scores], [scores.astype(np.float16)], narrow=True)
+    with pytest.raises(OutputFormError, match="output 1 is int32, and the original's is int64"):
+        require_same_form([scores, ids], [scores, ids.astype(np.int32)])
+    with pytest.raises(OutputFormError, match="output 0 is int64, and the original's is float32"):
+        require_same_form([scores], [ids], narrow=True)
 
 
 def test_the_tolerance_itself_agrees() -> None:
@@ -90,7 +155,7 @@ def test_the_tolerance_itself_agrees() -> None:
 
 
 def test_the_rounding_error_of_the_reference_widens_the_tolerance() -> None:
-    reference, output = [np.array([1.001])], [np.array([1.0])]
+    reference, output = [np.array([1.001], np.float32)], [np.array([1.0])]
     assert not compare_outputs(reference, output).agrees
     check = compare_outputs(reference, output, [5e-4])
     assert check.agrees and check.tolerance == pytest.approx(1.5e-3)

@@ -87,7 +87,7 @@ def test_the_bottleneck_goes_first_and_its_family_gets_its_share(tmp_path):
     assert sorted(order[:3]) == [0, 1, 2]
     # Half an iteration for the family's other task after each of the bottleneck's.
     assert order[3:9] == [0, 0, 1, 0, 0, 1]
-    taught = {family: model.taught for family, model in cost_model.models.items()}
+    taught = {key.family: model.taught for key, model in cost_model.models.items()}
     assert taught == {"dense": 30, "softmax": 2}
 
 

@@ -12,14 +12,18 @@ from foretune.configuration import from_hydra
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.sampling.programs import EvolutionaryConfig, RandomSampler, SamplerSetting
 from foretune.inference.fasor.explorer_config import ExplorationConfig
-from foretune.inference.fasor.explorer_sampler import ExplorationSampler, ExplorerResources, UnexplorableError
-from foretune.inference.fasor.explorer_strategy import ExplorationStrategy
+from foretune.inference.fasor.explorer_strategy import (
+    ExplorationSampler,
+    ExplorationStrategy,
+    ExplorerResources,
+    UnexplorableError,
+)
 from foretune.inference.run.config import TuneConfig
 from foretune.inference.search.config import OneShotConfig, OneShotConfigError
 from foretune.inference.search.loop import RoundBudget
 from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.strategies.base import StrategySetting
-from foretune.inference.strategies.evolutionary import EvolutionaryStrategy
+from foretune.inference.strategies.sampled import EvolutionaryStrategy
 from foretune.inference.tune import run
 from foretune.models.checkpoints.checkpoint import (
     ActionSpaceError,
@@ -102,7 +106,7 @@ def test_walks_begin_at_the_starts_and_then_at_the_fastest():
 
 
 def test_a_task_that_no_move_changes_is_unexplorable(monkeypatch):
-    monkeypatch.setattr("foretune.inference.fasor.explorer_sampler.read_spaces", lambda *of: [])
+    monkeypatch.setattr("foretune.inference.fasor.explorer_strategy.read_spaces", lambda *of: [])
     with pytest.raises(UnexplorableError, match="no sketch has a decision that a move changes"):
         sampler_of()
     setting = StrategySetting(

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 import pytest
-from foretune.inference.planners.gradient import gradient
+from foretune.inference.planners.budget import gradient
 from foretune.inference.planners.registry import PLANNERS, planner_config
 from foretune.inference.planners.shares import LatencySharePlanner
 from foretune.inference.planners.turn_planner import make_planner

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import tvm
 from foretune.compiler.operators import Dense, Softmax, to_task
-from foretune.compiler.tvm_compat import as_task_module, load_tensor_intrinsics, parse_target
+from foretune.compiler.tvm_compat import load_tensor_intrinsics, parse_target
 from foretune.dataset.sampling.programs import (
     AnnealingConfig,
     AnnealingSampler,
@@ -28,7 +29,7 @@ from foretune.inference.starts.config import PretunedConfig
 from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.strategies.draft.model import DraftModel
 from support.drafts import CPU
-from support.made_up_runs import Builder, Future
+from support.made_up_runs import Builder, EvenRunner, Future
 from tvm import relax, te
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
@@ -49,6 +50,20 @@ class Runner(ms.runner.PyRunner):
     def run(self, runner_inputs):
         self.batches.append(len(runner_inputs))
         return [Future(1e-3 / (sum(self.batches) + i) if i else None) for i in range(len(runner_inputs))]
+
+
+@derived_object
+class Rejecting(ms.postproc.PyPostproc):
+    """Rejects every program."""
+
+    def _initialize_with_tune_context(self, context):
+        pass
+
+    def apply(self, sch):
+        return False
+
+    def clone(self):
+        return Rejecting()
 
 
 SCORED: list[int] = []
@@ -155,12 +170,83 @@ def test_each_task_is_searched_once(tmp_path):
     assert all(database.has_workload(task.mod) for task in tasks)
 
 
-def test_a_task_without_decisions_is_passed_over(tmp_path):
-    a = te.placeholder((1,), name="a")
-    mod = as_task_module(te.create_prim_func([a, te.compute((1,), lambda i: a[i])]))
-    nothing = replace(TASK, name="copy", mod=mod)
-    _, batches = tune([nothing, TASK], OneShotStrategy(small(rounds=1, top_k=3)), tmp_path)
-    assert batches == [3]
+def elementwise(shape, name="main"):
+    """A module whose one function adds two arrays; MetaSchedule has no decision for it."""
+    a, b = (te.placeholder(shape, name=name) for name in "ab")
+    total = te.compute(shape, lambda *i: a[i] + b[i], name="total")
+    func = te.create_prim_func([a, b, total]).with_attr("global_symbol", name)
+    return tvm.IRModule({name: func})
+
+
+def tune_mods(mods, folder, runner, space="post-order-apply", strategy=None):
+    """Stock tuning of modules, as `tune_tir` calls it."""
+    load_tensor_intrinsics()
+    contexts = [
+        ms.TuneContext(
+            mod=mod, target=TARGET, space_generator=space, num_threads=1, rand_state=1, task_name=f"task {i}",
+            search_strategy=strategy or OneShotStrategy(small(rounds=1, top_k=3)),
+        ).clone()
+        for i, mod in enumerate(mods)
+    ]  # fmt: skip
+    return ms.tune_tasks(
+        tasks=contexts,
+        task_weights=[1.0] * len(contexts),
+        work_dir=str(folder),
+        max_trials_global=64,
+        builder=Builder(),
+        runner=runner,
+        cost_model=Constant(),
+        measure_callbacks=[ms.measure_callback.AddToDatabase()],
+    )
+
+
+@pytest.mark.parametrize("shape", [(512, 512), (), (0, 4), (1,)])
+def test_the_program_of_a_task_without_decisions_is_measured_once(shape, tmp_path):
+    runner, mod = EvenRunner(1e-3), elementwise(shape)
+    database = tune_mods([mod, TASK.mod], tmp_path, runner)
+    assert sorted(runner.seen) == [1, 3]
+    kinds = [one.kind.name for one in database.query_schedule(mod, TARGET, "main").trace.insts]
+    assert "Parallel" in kinds or shape != (512, 512)
+
+
+def test_a_fixed_schedule_of_the_user_is_measured(tmp_path):
+    runner, mod = EvenRunner(1e-3), elementwise((64, 48))
+
+    def schedule(sch):
+        first, second = sch.get_loops(sch.get_sblock("total"))
+        sch.reorder(second, first)
+
+    space = ms.space_generator.ScheduleFn(schedule, sch_rules=[], postprocs=[], mutator_probs={})
+    database = tune_mods([mod], tmp_path, runner, space)
+    assert runner.seen == [1]
+    (record,) = database.get_all_tuning_records()
+    assert "Reorder" in [one.kind.name for one in record.trace.insts]
+
+
+def test_a_schedule_that_does_not_apply_is_reported(tmp_path, caplog):
+    runner, mod = EvenRunner(1e-3), elementwise((64, 48))
+    space = ms.space_generator.ScheduleFn(
+        lambda sch: None, sch_rules=[], postprocs=[Rejecting()], mutator_probs={}
+    )
+    assert len(tune_mods([mod], tmp_path, runner, space)) == 0
+    assert runner.seen == []
+    assert "task 0: no schedule of the design space is left" in caplog.text
+
+
+def test_the_function_of_a_task_may_have_any_name(tmp_path):
+    runner = EvenRunner(1e-3)
+    dense = tvm.IRModule({"dense": TASK.mod["main"].with_attr("global_symbol", "dense")})
+    database = tune_mods([elementwise((512, 512), "add"), dense], tmp_path, runner)
+    assert sorted(runner.seen) == [1, 3] and len(database) == 4
+
+
+@pytest.mark.parametrize("run_secs", [0.0, math.nan, -1.0, math.inf])
+def test_no_time_of_a_runner_ends_the_tuning(run_secs, tmp_path):
+    runner = EvenRunner(run_secs)
+    stop = StopConfig(expected_improvement=1e-9, minimum=2, batch=2)
+    strategy = OneShotStrategy(small(rounds=2, extra_rounds=1, top_k=8, finalists=2, stop=stop))
+    tune_mods([TASK.mod], tmp_path, runner, strategy=strategy)
+    assert sum(runner.seen) >= 8
 
 
 def test_tune_tir_takes_it(tmp_path, monkeypatch):

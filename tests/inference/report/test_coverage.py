@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from foretune.inference.report.content import report_page
 from foretune.inference.report.coverage import coverage_facts, coverage_table
+from foretune.inference.report.write import report_page
 from foretune.page import to_html
 from support.results import NO_DATA, make_result, make_task
 

@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 
 import pytest
-from foretune.inference.report.content import report_page
 from foretune.inference.report.energy import ReportConfig, ReportConfigError, estimate_energy
 from foretune.inference.report.facts import banner, details, facts, headline, notes
+from foretune.inference.report.write import report_page
 from foretune.inference.run.result import BY_LOAD, BY_STOCK, EAGER, TUNED, UNTUNED, Contestant
 from foretune.page import to_html
 from support.results import NO_DATA, make_contestant, make_result, make_task
@@ -104,6 +104,14 @@ def test_facts_where_nothing_was_compared() -> None:
 def test_wrong_outputs_are_told() -> None:
     (outputs,) = [fact for fact in facts(make_result(max_abs_difference=math.nan)) if fact.label == "Outputs"]
     assert (outputs.value, outputs.good) == ("differ", False)
+
+
+def test_compared_inputs_and_unchecked_outputs_are_told() -> None:
+    result = make_result(compared_on=["drawn inputs", "edge cases"], unchecked=["output 1 is 0 everywhere"])
+    found = {fact.label: fact for fact in headline(result)}
+    assert found["Outputs"].detail.endswith("; on drawn inputs and edge cases")
+    assert found["Unchecked outputs"].detail.startswith("output 1 is 0 everywhere; ")
+    assert found["Unchecked outputs"].good is False
 
 
 def test_energy_is_power_times_time_and_says_so() -> None:

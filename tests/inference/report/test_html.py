@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 from foretune.figures import CSS_VARIABLES
-from foretune.inference.report.content import report_page
+from foretune.inference.report.write import report_page
 from foretune.inference.run.result import TUNED
 from foretune.page import to_html
 from support.results import NO_DATA, make_contestant, make_result, make_task

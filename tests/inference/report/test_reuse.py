@@ -6,10 +6,10 @@ from dataclasses import replace
 from io import StringIO
 
 import pytest
-from foretune.inference.report.content import report_page
 from foretune.inference.report.facts import facts
 from foretune.inference.report.reuse import NO_PAIR, reuse_table
 from foretune.inference.report.terminal import print_report
+from foretune.inference.report.write import report_page
 from foretune.inference.run.result import untuned_by_tasks_s
 from foretune.inference.run.result_file import result_from_json, result_to_json
 from foretune.page import to_html

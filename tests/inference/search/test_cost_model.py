@@ -7,12 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from foretune.compiler.operators import BatchNorm, to_task
 from foretune.compiler.replay import replay, trace_to_json
+from foretune.compiler.targets import traits
 from foretune.compiler.tvm_compat import (
     NoDesignSpaceError,
     as_task_module,
     design_spaces,
     make_tune_context,
+    parse_target,
     trace_as_json,
 )
 from foretune.dataset.features import assembly
@@ -20,10 +23,13 @@ from foretune.dataset.features.assembly import FeatureAssembler
 from foretune.dataset.measure import MeasureConfig, WorkerPool
 from foretune.dataset.sampling.programs import EvolutionaryConfig
 from foretune.inference import OneShotConfig, PretrainedCostModel, prepare_builder
+from foretune.inference.search import cost_model
+from foretune.inference.search.checkpoint_fit import CheckpointFitError
 from foretune.inference.search.config import OneShotConfigError
 from foretune.inference.search.cost_model import load_cost_model
+from foretune.inference.search.scoring import NEUTRAL_SCORE
 from foretune.inference.strategies.draft.config import DraftingConfig
-from foretune.models.checkpoints.checkpoint import CheckpointNotFoundError
+from foretune.models.checkpoints.checkpoint import CheckpointExistsError, CheckpointNotFoundError
 from support.checkpoints import HARDWARE, TARGET, TASK, candidates_of, random_checkpoint
 from support.tuning import tuned
 from tvm import te
@@ -62,6 +68,126 @@ def test_serving_computes_what_training_computes(model):
     together = model.predict(context, candidates)
     alone = [model.predict(context, [candidate])[0] for candidate in candidates]
     np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-5)
+
+
+def drawn(mod, target=TARGET, count=4):
+    """Programs of a module as stock's replay draws them, with their context."""
+    context = make_tune_context(mod, target, seed=0, strategy="replay-trace")
+    context.pre_tuning(count, count, context.generate_design_space(), ms.database.MemoryDatabase(), None)
+    return context, list(context.generate_measure_candidates())
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_score_of_a_program_is_the_same_from_every_object_and_in_every_order(checkpoint, order):
+    """BatchNorm has buffers of one name, whose features TVM orders by their addresses."""
+    context, programs = drawn(to_task(BatchNorm.examples()[0]).mod, count=8)
+    expected = PretrainedCostModel.load(checkpoint, HARDWARE).predict(context, programs)
+    again = PretrainedCostModel.load(checkpoint, HARDWARE).predict(context, programs[::order])[::order]
+    np.testing.assert_allclose(again, expected, rtol=1e-5)
+
+
+def test_two_traces_of_one_program_keep_their_own_scores(checkpoint):
+    context, _ = drawn(TASK.mod, count=1)
+
+    def program(decision):
+        schedule = Schedule(TASK.mod)
+        block = schedule.get_child_blocks(schedule.get_sblock("root"))[0]
+        value = schedule.sample_categorical([1, 64], [0.5, 0.5], decision=decision)
+        schedule.annotate(block, "note", value)
+        schedule.unannotate(block, "note")
+        return ms.MeasureCandidate(schedule, ms.arg_info.ArgInfo.from_entry_func(schedule.mod))
+
+    programs = [program(0), program(1)]
+    forth = PretrainedCostModel.load(checkpoint, HARDWARE).predict(context, programs)
+    back = PretrainedCostModel.load(checkpoint, HARDWARE).predict(context, programs[::-1])
+    np.testing.assert_allclose(back[::-1], forth, rtol=1e-5)
+    assert abs(forth[0] - forth[1]) > 1e-6
+
+
+def test_scores_belong_to_the_target(monkeypatch):
+    """The same programs on AVX2 after AVX-512, each with the vectors of its target."""
+
+    def device(name, target):
+        return replace(HARDWARE, vector_bits=traits(target).vector_bits)
+
+    monkeypatch.setattr(cost_model, "find_hardware", device)
+    model = PretrainedCostModel.load("cpu")
+    _, programs = drawn(TASK.mod)
+    found = []
+    for level, bits in ((4, 512), (3, 256)):
+        target = parse_target({"kind": "llvm", "mcpu": f"x86-64-v{level}", "num-cores": 2})
+        context = make_tune_context(TASK.mod, target, seed=0)
+        found.append(model.predict(context, programs))
+        alone = PretrainedCostModel.load("cpu", replace(HARDWARE, vector_bits=bits))
+        np.testing.assert_allclose(found[-1], alone.predict(context, programs), rtol=1e-5)
+    assert np.abs(found[0] - found[1]).max() > 1e-6
+
+
+def elementwise(shape):
+    a = te.placeholder(shape, name="a")
+    return as_task_module(te.create_prim_func([a, te.compute(shape, lambda *i: a(*i) * 2.0, name="b")]))
+
+
+def row_sums(rows, columns):
+    a, k = te.placeholder((rows, columns), name="a"), te.reduce_axis((0, columns), name="k")
+    return as_task_module(te.create_prim_func([a, te.compute((rows,), lambda i: te.sum(a[i, k], k))]))
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_every_program_of_stock_has_a_score(counted, tmp_path):
+    model = PretrainedCostModel.load(random_checkpoint(tmp_path / "random", counted), HARDWARE)
+    for mod in (elementwise((0, 4)), row_sums(8, 0)):
+        assert set(model.predict(*drawn(mod))) == {NEUTRAL_SCORE}
+    for mod in (elementwise(()), row_sums(1, 64)):
+        scores = model.predict(*drawn(mod))
+        assert np.isfinite(scores).all() and NEUTRAL_SCORE not in scores
+
+
+def test_a_program_that_cannot_be_read_is_neutral_and_reported_once(checkpoint, monkeypatch, caplog):
+    model = PretrainedCostModel.load(checkpoint, HARDWARE)
+    context, programs = drawn(TASK.mod)
+    expected = PretrainedCostModel.load(checkpoint, HARDWARE).predict(context, programs)
+    readable = FeatureAssembler.rows
+
+    def rows(self, context, candidates):
+        if any(one.same_as(bad) for one in candidates for bad in programs[1:3]):
+            raise IndexError("no such loop")
+        return readable(self, context, candidates)
+
+    monkeypatch.setattr(FeatureAssembler, "rows", rows)
+    scores = model.predict(context, programs)
+    np.testing.assert_allclose(scores[[0, 3]], expected[[0, 3]], rtol=1e-5)
+    assert scores[[1, 2]].tolist() == [NEUTRAL_SCORE] * 2
+    assert [line.getMessage() for line in caplog.records] == [
+        "task task: programs have no features, so that their score is 0.5 (IndexError: no such loop)"
+    ]
+
+
+def test_a_model_is_saved_and_loaded_in_place(checkpoint, tmp_path):
+    other = random_checkpoint(tmp_path / "other", seed=1)
+    model = PretrainedCostModel.load(checkpoint, HARDWARE)
+    context, programs = drawn(TASK.mod)
+    before, expected = model.predict(context, programs), PretrainedCostModel.load(other, HARDWARE)
+    assert model.load(str(other)) is None
+    assert model.checkpoint.path == other and model.hardware == HARDWARE
+    after = model.predict(context, programs)
+    np.testing.assert_allclose(after, expected.predict(context, programs), rtol=1e-5)
+    assert np.abs(after - before).max() > 1e-6
+    ms.cost_model.CostModel.load(model, str(checkpoint))  # as MetaSchedule calls it
+    model.save(str(tmp_path / "copy"))
+    copied = PretrainedCostModel.load(tmp_path / "copy", HARDWARE)
+    np.testing.assert_allclose(copied.predict(context, programs), before, rtol=1e-5)
+    with pytest.raises(CheckpointExistsError, match="copy exists: remove it or choose another"):
+        model._inst.save(tmp_path / "copy")
+    with pytest.raises(CheckpointNotFoundError, match="no-such-checkpoint"):
+        model._inst.load("no-such-checkpoint")
+
+
+def test_a_checkpoint_of_another_kind_of_device_is_refused(checkpoint):
+    _, programs = drawn(TASK.mod)
+    cuda = make_tune_context(TASK.mod, parse_target("nvidia/nvidia-a100"), seed=0)
+    with pytest.raises(CheckpointFitError, match="trained on records of CPUs alone, and target=cuda"):
+        PretrainedCostModel.load(checkpoint, HARDWARE)._inst.predict(cuda, programs)
 
 
 def test_programs_are_counted_for_models_that_read_counts(model, tmp_path, monkeypatch):

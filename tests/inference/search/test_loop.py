@@ -11,7 +11,7 @@ from foretune.dataset.records.schema import FailureKind
 from foretune.inference.search.config import StopConfig
 from foretune.inference.search.loop import RoundBudget
 from foretune.inference.search.measuring import jobs
-from foretune.inference.surrogate.acquisition import Posterior
+from foretune.inference.surrogate.residual import Posterior
 from support.search_loop import fastest, loop_of, proposal, run_round
 
 FIXED = StopConfig(expected_improvement=0.0)

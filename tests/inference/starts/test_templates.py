@@ -15,8 +15,8 @@ from foretune.inference.database.tuning_database import TuningDatabase
 from foretune.inference.reuse.donors import Donor, NearestPrograms
 from foretune.inference.reuse.similarity import loops_of
 from foretune.inference.search.config import OneShotConfig, OneShotConfigError
+from foretune.inference.spaces.chosen import TemplateSpace
 from foretune.inference.spaces.stock import StockSpace
-from foretune.inference.spaces.templates import TemplateSpace
 from foretune.inference.starts.adapted import ProgramAdapter
 from foretune.inference.starts.configured import asked_starts
 from foretune.inference.starts.templates import TemplateStarts

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from foretune.inference.surrogate.acquisition import Posterior
 from foretune.inference.surrogate.gaussian_process import NOISE
 from foretune.inference.surrogate.residual import (
     FIRST_SHORTLIST,
@@ -14,6 +13,7 @@ from foretune.inference.surrogate.residual import (
     SPREAD_BEFORE,
     SPREAD_WEIGHT,
     TRUST,
+    Posterior,
     ResidualModel,
     first_batch,
 )

@@ -4,8 +4,14 @@ import math
 
 import pytest
 import torch
-from foretune.models.losses.losses import LossConfig, LossError, gaussian_nll, squared_error
-from foretune.models.losses.ranking_losses import lambda_rank_loss, rank_loss
+from foretune.models.losses.losses import (
+    LossConfig,
+    LossError,
+    gaussian_nll,
+    lambda_rank_loss,
+    rank_loss,
+    squared_error,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

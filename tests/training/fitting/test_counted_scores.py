@@ -16,8 +16,8 @@ from foretune.dataset.records.split import SplitConfig
 from foretune.models.architectures.registry import ModelConfig
 from foretune.models.checkpoints.checkpoint import load_checkpoint
 from foretune.models.scaling.target import TargetConfig
+from foretune.training.fitting.datamodule import Targets
 from foretune.training.fitting.labels import Labels
-from foretune.training.fitting.targets import Targets
 from foretune.training.train import train_model
 from support.pools import pooled_record, sampled_traces, write_pool
 from support.training import settings

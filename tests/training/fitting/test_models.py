@@ -280,7 +280,7 @@ def test_a_single_task_is_warned_of(caplog):
 
 def test_one_program_a_task_cannot_be_ranked(caplog):
     data = dataset(tasks=6, per_task=1)
-    with pytest.raises(DataError, match=r"the 6 record\(s\) to train on have one and the same target"):
+    with pytest.raises(DataError, match=r"6 records to train on have one and the same target"):
         records_of(data)
     # They teach an efficiency, but not the differences between programs of a task.
     with caplog.at_level(logging.WARNING):

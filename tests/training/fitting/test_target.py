@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from foretune.dataset.features.roofline import latency_bound_s
 from foretune.models.scaling.target import TARGETS, TargetConfig, TargetError
+from foretune.training.fitting.datamodule import Targets
 from foretune.training.fitting.labels import Labels
-from foretune.training.fitting.targets import Targets
 from hypothesis import given
 from hypothesis import strategies as st
 from support.synthetic import dataset

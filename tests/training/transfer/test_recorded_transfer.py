@@ -20,8 +20,14 @@ from foretune.training.transfer.recorded_transfer import (
     of_tasks,
     split_target,
 )
-from foretune.training.transfer.task_choice import METHODS, ChoiceConfig, TaskChoiceError, choose_tasks
-from foretune.training.transfer.task_similarity import TaskProfiles, spearman_similarity
+from foretune.training.transfer.task_choice import (
+    METHODS,
+    ChoiceConfig,
+    TaskChoiceError,
+    TaskProfiles,
+    choose_tasks,
+    spearman_similarity,
+)
 from support.synthetic import dataset
 
 
@@ -76,7 +82,7 @@ def test_tasks_are_compared_by_their_programs_where_asked_to():
 
 
 def test_token_features_are_averaged_a_few_tokens_at_a_time(monkeypatch):
-    monkeypatch.setattr("foretune.training.transfer.task_similarity._CHUNK", 50)
+    monkeypatch.setattr("foretune.training.transfer.task_choice._CHUNK", 50)
     data = dataset(tasks=3, per_task=400)
     data = data.take(np.random.default_rng(0).permutation(len(data)))  # tasks share chunks
     tracemalloc.start()
@@ -191,12 +197,12 @@ def test_records_are_of_the_tasks_and_so_many_of_each():
 
 def test_tasks_without_records_are_refused():
     data = dataset(tasks=2, per_task=2)
-    with pytest.raises(TransferError, match="1 of 2 tasks have no record, the first being task009"):
+    with pytest.raises(TransferError, match="1 of 2 tasks has no record, the first being task009"):
         of_tasks(data, ["task000", "task009"])
     with pytest.raises(TransferError, match="records_per_task=0"):
         of_tasks(data, ["task000"], 0)
     failed = replace(data, latency_s=np.full(4, np.inf))
-    with pytest.raises(TransferError, match="none of the 2 records of the 1 tasks ran"):
+    with pytest.raises(TransferError, match="no record of 1 task ran"):
         of_tasks(failed, ["task000"])
 
 
@@ -234,7 +240,7 @@ def test_test_tasks_are_in_no_pool_and_no_source():
 
 def test_a_device_with_known_tasks_alone_cannot_be_tested_on():
     data = dataset(tasks=3, per_task=2)
-    with pytest.raises(TransferError, match="the source was trained on all 3 tasks of the new device"):
+    with pytest.raises(TransferError, match="the source was trained on all tasks of the new device"):
         split_target(data, np.unique(data.workload_hash).tolist(), test=0.3, seed=0)
 
 

@@ -97,7 +97,8 @@ def cycles(chain: Chain, template: ChainTemplate, l1_bytes: int, cores: int) -> 
     ):
         elements = lines * stage.across * stage.columns
         register_tiles = elements / (rows * vectors * template.instruction.lanes)
-        total += register_tiles * busy_cycles(stage.depth / template.instruction.step, rows, vectors)
+        steps = stage.depth / template.instruction.step
+        total += register_tiles * busy_cycles(template.instruction, steps, rows, vectors)
         if stage is not last:
             total += elements * _ELEMENT_CYCLES * (1 if size <= l1_bytes // 2 else _SPILLED)
     return total * math.ceil(blocks / min(cores, blocks))
@@ -134,9 +135,9 @@ def register_tile(rows: int, panels: int, instruction: Instruction) -> tuple[int
     for vectors in range(1, MOST_VECTORS + 1):
         if panels % vectors:
             continue
-        most = min((instruction.registers - vectors - 1) // vectors, MOST_ROWS, rows)
+        most = min(instruction.most_rows(vectors), MOST_ROWS, rows)
         for tile in (tile for tile in range(1, most + 1) if rows % tile == 0):
-            cost = busy_cycles(1, tile, vectors) / (tile * vectors)
+            cost = busy_cycles(instruction, 1, tile, vectors) / (tile * vectors)
             if cost < best or (cost == best and tile * vectors > math.prod(found)):
                 best, found = cost, (tile, vectors)
     return found

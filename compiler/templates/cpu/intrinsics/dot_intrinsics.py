@@ -25,11 +25,48 @@ def dot_name(instruction: Instruction) -> str:
     return f"foretune.{instruction.name}"
 
 
-def accumulators_and_operands(instruction: Instruction) -> tuple[str, str, str]:
-    """LLVM's types of accumulators and operands, and its intrinsic."""
+def accumulators_and_operands(instruction: Instruction) -> tuple[str, str]:
+    """LLVM's types of accumulators and operands."""
     sums, operand = data_type(instruction.accumulator).llvm, data_type(instruction.weight).llvm
     elements = instruction.lanes * instruction.step
-    return f"<{instruction.lanes} x {sums}>", f"<{elements} x {operand}>", instruction.llvm
+    return f"<{instruction.lanes} x {sums}>", f"<{elements} x {operand}>"
+
+
+def multiply_add_ir(instruction: Instruction) -> tuple[str, str]:
+    """LLVM IR that a caller needs, and the name of a function of vectors of sums, data and weights.
+
+    A fused multiply-add has the sums as its last argument.
+    """
+    sums, operand = accumulators_and_operands(instruction)
+    if not instruction.widens:
+        return f"declare {sums} @{instruction.llvm}({sums}, {operand}, {operand})\n", instruction.llvm
+    name = f"foretune_{instruction.name}_product"
+    half = f"<{instruction.lanes * instruction.step // 2} x i16>"
+    # Words of 16 bits hold an element of the even half in their low byte, of the odd one in their high byte.
+    # Products are added in 32 bits. vpmaddubsw needs no widening, but its sums of 16 bits saturate: 255 * 127
+    # + 255 * 127 exceeds them.
+    shift = "ashr" if data_type(instruction.data).range[0] < 0 else "lshr"
+    return (
+        f"""
+declare {sums} @{instruction.llvm}({half}, {half})
+define internal {sums} @{name}({sums} %s, {operand} %x, {operand} %y) alwaysinline {{
+  %xs = bitcast {operand} %x to {half}
+  %ys = bitcast {operand} %y to {half}
+  %xl = shl {half} %xs, splat (i16 8)
+  %yl = shl {half} %ys, splat (i16 8)
+  %x0 = {shift} {half} %xl, splat (i16 8)
+  %y0 = ashr {half} %yl, splat (i16 8)
+  %x1 = {shift} {half} %xs, splat (i16 8)
+  %y1 = ashr {half} %ys, splat (i16 8)
+  %even = call {sums} @{instruction.llvm}({half} %x0, {half} %y0)
+  %odd = call {sums} @{instruction.llvm}({half} %x1, {half} %y1)
+  %t = add {sums} %s, %even
+  %sum = add {sums} %t, %odd
+  ret {sums} %sum
+}}
+""",
+        name,
+    )
 
 
 def pointer_to(buffer: tirx.Buffer, access: str, offset: tirx.Expr | int = 0) -> tirx.Expr:
@@ -92,17 +129,17 @@ def _function(instruction: Instruction) -> str:
 def _llvm_ir(instruction: Instruction) -> str:
     """Function of pointers to accumulators, data and weights."""
     lanes = instruction.lanes
-    sums, operand, intrinsic = accumulators_and_operands(instruction)
+    sums, operand = accumulators_and_operands(instruction)
+    before, multiply = multiply_add_ir(instruction)
     # vpdpbusd reads unsigned data. Signed data is shifted by 128, and 128 times the weights is subtracted,
     # which all rows of a register tile share.
     signed = instruction.shifts
     word = "%shifted" if signed else "%word"
     correction = f"""
   %all = bitcast <{lanes} x i32> splat (i32 -2139062144) to {operand}
-  %excess = call {sums} @{intrinsic}({sums} zeroinitializer, {operand} %all, {operand} %y)
+  %excess = call {sums} @{multiply}({sums} zeroinitializer, {operand} %all, {operand} %y)
   %result = sub {sums} %sum, %excess"""
-    return f"""
-declare {sums} @{intrinsic}({sums}, {operand}, {operand})
+    return f"""{before}
 define i32 @{_function(instruction)}(ptr %c, ptr %a, ptr %b) alwaysinline {{
   %word = load i32, ptr %a, align 1, !tbaa !3
   %shifted = xor i32 %word, -2139062144
@@ -111,7 +148,7 @@ define i32 @{_function(instruction)}(ptr %c, ptr %a, ptr %b) alwaysinline {{
   %x = bitcast <{lanes} x i32> %words to {operand}
   %y = load {operand}, ptr %b, align 1, !tbaa !3
   %before = load {sums}, ptr %c, align 4, !tbaa !4
-  %sum = call {sums} @{intrinsic}({sums} %before, {operand} %x, {operand} %y){correction if signed else ""}
+  %sum = call {sums} @{multiply}({sums} %before, {operand} %x, {operand} %y){correction if signed else ""}
   store {sums} {"%result" if signed else "%sum"}, ptr %c, align 4, !tbaa !4
   ret i32 0
 }}

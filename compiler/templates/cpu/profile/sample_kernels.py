@@ -17,7 +17,7 @@ from tvm.tirx.script.builder import ir as T
 from ....instruction_sets import Instruction
 from ....tvm_compat import IMPORT_LLVM, as_task_module
 from ....types import data_type
-from ..intrinsics.dot_intrinsics import accumulators_and_operands
+from ..intrinsics.dot_intrinsics import accumulators_and_operands, multiply_add_ir
 from ..intrinsics.tile_intrinsics import (
     DATA,
     MOST_ACROSS,
@@ -74,7 +74,7 @@ def sample_tiles(instruction: Instruction) -> list[RegisterTile]:
         return [RegisterTile(instruction, r, v, t) for t in across for v in across for r in _TILE_ROWS]
     found = []
     for vectors in range(1, 5):
-        most = (instruction.registers - vectors - 1) // vectors
+        most = instruction.most_rows(vectors)
         rows = [*(rows for rows in _VECTOR_ROWS if rows < most), min(most, _VECTOR_ROWS[-1])]
         found += [RegisterTile(instruction, count, vectors) for count in rows]
     return found
@@ -137,7 +137,8 @@ class _Body:
 
 def _vectors(tile: RegisterTile) -> _Body:
     """The word of each row is spread over a vector, and multiplied with each vector of weights."""
-    sums, operand, intrinsic = accumulators_and_operands(tile.instruction)
+    sums, operand = accumulators_and_operands(tile.instruction)
+    declared, multiply = multiply_add_ir(tile.instruction)
     lanes, fused, word_bytes = tile.instruction.lanes, tile.instruction.step == 1, tile.instruction.word_bytes
     word = data_type(tile.instruction.data).llvm if fused else f"i{8 * word_bytes}"
     spread, sum_bytes = f"<{lanes} x {word}>", lanes * data_type(tile.instruction.accumulator).bytes
@@ -161,14 +162,12 @@ def _vectors(tile: RegisterTile) -> _Body:
         for v in range(tile.vectors):
             operands, total = f"{operand} %x{r}, {operand} %y{v}", f"{sums} %s{r}_{v}"
             order = f"{operands}, {total}" if fused else f"{total}, {operands}"
-            lines.append(f"%t{r}_{v} = call {sums} @{intrinsic}({order})")
+            lines.append(f"%t{r}_{v} = call {sums} @{multiply}({order})")
     stored = []
     for number, (r, v) in enumerate(each):
         stored += [f"%cp{r}_{v} = getelementptr i8, ptr %c, i64 {number * sum_bytes}"]
         stored += [f"store {sums} %t{r}_{v}, ptr %cp{r}_{v}, align 1"]
-    return _Body(
-        f"declare {sums} @{intrinsic}({sums}, {operand}, {operand})", "", _text(lines), _text(stored)
-    )
+    return _Body(declared, "", _text(lines), _text(stored))
 
 
 def _tiles(tile: RegisterTile) -> _Body:

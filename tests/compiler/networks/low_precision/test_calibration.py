@@ -37,7 +37,7 @@ def test_a_file_holds_the_inputs_of_several_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ([np.zeros((2, 3))], r"1 arrays, but network=net has 2 inputs"),
+        ([np.zeros((2, 3))], r"1 array, but network=net has 2 inputs"),
         ([np.zeros((2, 5)), np.zeros((2, 4), int)], r"array 0 has shape \[2, 5\], and the input \[2, 3\]"),
         ([np.zeros((3, 3)), np.zeros((2, 4), int)], r"array 0 has shape \[3, 3\]"),
         ([np.zeros((0, 3)), np.zeros((2, 4), int)], r"array 0 has shape \[0, 3\]"),

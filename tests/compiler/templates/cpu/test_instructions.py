@@ -11,6 +11,7 @@ pytestmark = pytest.mark.cpu
 
 BF16 = ("bfloat16", "bfloat16", "float32")
 U8S8 = ("uint8", "int8", "int32")
+S8S8 = ("int8", "int8", "int32")
 F16 = ("float16", "float16", "float16")
 F32 = ("float32", "float32", "float32")
 
@@ -31,6 +32,11 @@ def cpu(mcpu: str, *features: str) -> Target:
         (cpu("sapphirerapids"), BF16, ["amx_bf16", "avx512_bf16"]),
         (cpu("sapphirerapids"), F16, ["avx512_fp16_fma"]),
         (cpu("haswell"), F16, []),
+        (cpu("x86-64-v2"), U8S8, []),
+        (cpu("ivybridge"), U8S8, []),
+        (cpu("haswell"), U8S8, ["avx2_madd_u8s8"]),
+        (cpu("haswell"), S8S8, ["avx2_madd_s8s8"]),
+        (cpu("skylake-avx512"), U8S8, ["avx512_madd_u8s8", "avx2_madd_u8s8"]),
         (cpu("cascadelake"), U8S8, ["avx512_vnni_u8s8"]),
         (cpu("alderlake"), U8S8, ["avx_vnni_u8s8"]),
         (cpu("sapphirerapids"), U8S8, ["amx_u8s8", "avx512_vnni_u8s8", "avx_vnni_u8s8"]),

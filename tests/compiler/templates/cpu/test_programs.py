@@ -36,6 +36,10 @@ MNEMONICS = {
     "avx512_vnni_s8s8": "vpdpbusd",
     "avx_vnni_u8s8": "vpdpbusd",
     "avx_vnni_s8s8": "vpdpbusd",
+    "avx512_madd_u8s8": "vpmaddwd",
+    "avx512_madd_s8s8": "vpmaddwd",
+    "avx2_madd_u8s8": "vpmaddwd",
+    "avx2_madd_s8s8": "vpmaddwd",
     "avx512_fma": "vfmadd",
     "avx2_fma": "vfmadd",
 }
@@ -257,7 +261,13 @@ def test_the_code_has_the_instruction(name: str) -> None:
     assert "callq\tforetune" not in code  # the function is inlined
 
 
-@pytest.mark.parametrize("name", ["avx512_bf16", "avx512_vnni_u8s8", "avx512_vnni_s8s8", "avx_vnni_u8s8"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("avx512_bf16", "avx512_vnni_u8s8", "avx512_vnni_s8s8", "avx_vnni_u8s8"),
+        *("avx512_madd_u8s8", "avx512_madd_s8s8", "avx2_madd_u8s8", "avx2_madd_s8s8"),
+    ],
+)
 def test_sums_stay_in_registers(name: str) -> None:
     """No vector is stored in the loop that multiplies: a store for each product takes longer than it."""
     instruction = INSTRUCTION[name]

@@ -215,8 +215,7 @@ ON_GPU: dict[str, Problem] = {
 @pytest.mark.parametrize("name", ON_GPU)
 def test_templates_compute_what_pytorch_does_on_a_gpu(name: str) -> None:
     import torch
-    from foretune.compiler.templates.gpu.launch import launch, random_arrays
-    from foretune.compiler.templates.gpu.library import by_library
+    from foretune.compiler.templates.gpu.launch import by_library, launch, random_arrays
 
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")

@@ -31,7 +31,7 @@ from foretune.dataset.sampling.tasks import (
     sampling,
 )
 from foretune.dataset.sampling.tasks.derived import prior_rows, with_derived
-from foretune.dataset.sampling.tasks.uniform import sample_uniform
+from foretune.dataset.sampling.tasks.prior import sample_uniform
 from foretune.dataset.sampling.zoo.table import ZOO_TABLE, ZooRow, read_zoo_table, write_zoo_table
 from support.paths import ROOT
 

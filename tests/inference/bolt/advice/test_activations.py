@@ -19,8 +19,7 @@ from foretune.inference.bolt.advice.activations import (
     UnknownActivationError,
     check_activations,
 )
-from foretune.inference.bolt.advice.epilogue import OperatorEpilogue, read_epilogue
-from foretune.inference.bolt.advice.layers import Variant, read_layers
+from foretune.inference.bolt.advice.layers import OperatorEpilogue, Variant, read_epilogue, read_layers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.advice import CONV, layer

@@ -9,8 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from foretune.inference.bolt.advice.tables import best_directions, facts, sections
-from foretune.inference.bolt.advice.terminal import print_advice
-from foretune.inference.bolt.advice.write import advice_page, write_advice
+from foretune.inference.bolt.advice.write import advice_page, print_advice, write_advice
 from foretune.page import to_html
 from rich.console import Console
 from support.made_up_advice import ADVICE

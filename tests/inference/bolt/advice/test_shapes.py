@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 from foretune.compiler.operators import Conv3d, Dense, DepthwiseConv2d
-from foretune.compiler.operators.convolutions.conv2d import Conv2d
-from foretune.compiler.operators.convolutions.group_conv2d import GroupConv2d
+from foretune.compiler.operators.convolutions.conv2d import Conv2d, GroupConv2d
 from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.bolt.advice.alignment import aligned, alignment, misaligned, rounded
 from foretune.inference.bolt.advice.deepening import deepened, parameters

@@ -22,7 +22,7 @@ from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.strategies.draft.drafter import UnreadableSpaceError, verified
 from foretune.inference.strategies.draft.sampler import DraftSampler
 from foretune.inference.strategies.draft.strategy import DraftStrategy
-from foretune.inference.strategies.evolutionary import EvolutionaryStrategy
+from foretune.inference.strategies.sampled import EvolutionaryStrategy
 from foretune.inference.surrogate.shared import own_surrogate
 from foretune.models.checkpoints.checkpoint import CheckpointNotFoundError, FeatureVersionError
 from support.drafts import CPU, StandInRater

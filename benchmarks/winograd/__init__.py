@@ -1,1 +1,0 @@
-"""Winograd's algorithm against the direct convolution, on layers and in whole networks, timed in turns."""

@@ -1,0 +1,73 @@
+"""Rounding errors of a network's outputs, by evaluations that round otherwise. Works without TVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROUNDINGS = 3
+"""Evaluations of inputs that differ in their last bit, by which rounding errors are found."""
+
+_NEARLY_ZERO = 1e-30
+"""Replaces zeros where equal elements must differ."""
+
+_TIED_BITS = 3
+
+Arrays = tuple[NDArray[Any], ...]
+
+
+def nudged(inputs: Arrays, *, ties: bool = False) -> Iterator[Arrays]:
+    """The inputs with other last bits, ROUNDINGS times; none if no input is floating.
+
+    With `ties`, the last three bits differ, and zeros become tiny numbers, so that hardly two elements are
+    equal.
+    """
+    if not any(array.dtype.kind == "f" for array in inputs):
+        return
+    for seed in range(ROUNDINGS):
+        rng = np.random.default_rng(seed)
+        yield tuple(_nudged(array, rng, ties) if array.dtype.kind == "f" else array for array in inputs)
+
+
+def _nudged(array: NDArray[Any], rng: np.random.Generator, ties: bool) -> NDArray[Any]:
+    noise = rng.standard_normal(array.shape)
+    bits = _TIED_BITS if ties else 0
+    other = array * (1 + noise * 2**bits * np.finfo(array.dtype).epsneg)
+    if ties:
+        other = np.where(array == 0, noise * _NEARLY_ZERO, other)
+    return other.astype(array.dtype)
+
+
+def largest_errors(
+    evaluations: Sequence[Sequence[NDArray[Any]]], exact: Sequence[NDArray[Any]]
+) -> list[float]:
+    """Largest difference of any evaluation from `exact`, for each output.
+
+    Integers, booleans and infinite differences do not count.
+    """
+    return [
+        max((_rounding(array, wide) for array in arrays), default=0.0)
+        for wide, *arrays in zip(exact, *evaluations, strict=True)
+    ]
+
+
+def _rounding(array: NDArray[Any], exact: NDArray[Any]) -> float:
+    """Largest finite difference of floating elements, 0 for others."""
+    if array.dtype.kind in "biu":
+        return 0.0
+    with np.errstate(invalid="ignore"):  # of infinite elements
+        gap = np.abs(exact.astype(np.float64) - array.astype(np.float64))
+    return float(gap.max(initial=0.0, where=np.isfinite(gap)))
+
+
+def changing_elements(
+    evaluations: Sequence[Sequence[NDArray[Any]]], reference: Sequence[NDArray[Any]]
+) -> list[NDArray[np.bool_]]:
+    """Elements of each output that differ in any evaluation; for each, an array of the output's shape."""
+    return [
+        np.logical_or.reduce([array != expected for array in arrays] or [np.zeros(expected.shape, bool)])
+        for expected, *arrays in zip(reference, *evaluations, strict=True)
+    ]
