@@ -25,9 +25,13 @@ TRACEBACK, CRASH, TIME = "traceback", "crash", "time"
 OUTCOMES = (PASSED, REFUSED, WRONG, TRACEBACK, CRASH, TIME)
 """Ends of a case. REFUSED: an error names the operator. WRONG: the product's check accepts wrong outputs."""
 
-PRELOADED = ("foretune.compiler.networks", "foretune.inference.deploy.compile", "benchmarks.coverage.warm")
+PRELOADED = (
+    "foretune.compiler.networks",
+    "foretune.inference.deploy.compile",
+    "benchmarks.coverage.warm",
+)
 
-EACH = 25
+EACH = 100
 """Cases that a process runs, at most: a new one costs a second."""
 
 _CAUSE = 600

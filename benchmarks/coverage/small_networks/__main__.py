@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...coverage import small_networks
 from ..__main__ import INSTALL, installed
-from ..checking import check_untuned
+from ..onnx_check import check_operator
 from ..suite import run_suite
 from .catalogue import NETWORKS, cases
 
@@ -15,7 +15,7 @@ def main() -> None:
         print(f"left out {zoo}, which is not installed: {INSTALL[zoo]}")
     further = {"missing_zoos": missing}
     chosen = [case for case in cases() if installed(NETWORKS[case.name].zoo)]
-    run_suite(small_networks, "coverage_networks", chosen, check_untuned, limit_s=240, further=further)
+    run_suite(small_networks, "coverage_networks", chosen, check_operator, limit_s=240, further=further)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ...coverage import torch_modules
-from ..checking import check_untuned
+from ..onnx_check import check_operator
 from ..suite import run_suite
 from .catalogue import cases
 
 
 def main() -> None:
-    run_suite(torch_modules, "coverage_torch_modules", cases(), check_untuned, limit_s=60)
+    run_suite(torch_modules, "coverage_torch_modules", cases(), check_operator, limit_s=60)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
+from typing import Any
 
+import ml_dtypes
+import torch
 from foretune.compiler.networks import Network
+from foretune.compiler.networks.outputs import output_tensors
+from numpy.typing import NDArray
 
 from ..cases import Case, Subject
 from .making import Table, module_of
@@ -34,9 +39,6 @@ FAMILIES: Mapping[str, str] = {
 }
 """Modules of this folder with a TABLE, and their names in a result."""
 
-_ROUNDED = ("types/bfloat16", "types/autocast")
-"""Cases that compute in bfloat16 and return float32."""
-
 
 def table(family: str) -> Table:
     found: Table = import_module(f"{__package__}.{family}").TABLE
@@ -44,11 +46,21 @@ def table(family: str) -> Table:
 
 
 def subject(family: str, name: str) -> Subject:
-    """The module of one case with its inputs."""
+    """The module of one case with its inputs, and PyTorch's outputs."""
     entry = table(family)[name]
     network = Network(name, tuple(tensor.numpy() for tensor in entry[1:]), module_of(entry))
-    rounded = f"{family}/{name}".startswith(_ROUNDED)
-    return Subject(network, relative=2e-2 if rounded else 1e-3, absolute=1e-2 if rounded else 1e-5)
+    with torch.inference_mode():
+        found = output_tensors(network.module(*(tensor.clone() for tensor in entry[1:])))
+    types = {tensor.dtype for tensor in found}
+    rounded = name.startswith(("bfloat16", "autocast"))  # which return float32
+    relative, absolute = (2e-2, 1e-2) if rounded else (5e-3, 1e-3) if torch.float16 in types else (1e-3, 1e-5)
+    return Subject(network, [_array(tensor) for tensor in found], relative, absolute)
+
+
+def _array(tensor: torch.Tensor) -> NDArray[Any]:
+    if tensor.dtype == torch.bfloat16:
+        return tensor.float().numpy().astype(ml_dtypes.bfloat16)
+    return tensor.numpy()
 
 
 def cases() -> list[Case]:

@@ -1,0 +1,100 @@
+"""Check of one ONNX model: the product converts it, compiles it, runs it and compares its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tvm
+from foretune.compiler.codegen.passes import improve_code
+from foretune.compiler.networks import AS_FASTEST, to_relax
+from foretune.compiler.networks.lowering import buildable
+from foretune.compiler.tvm_compat import parse_target
+from foretune.errors import UserError
+from foretune.inference.deploy.compile import build_context, flatten
+from foretune.inference.deploy.dry_run import WrongConversionError, run_plainly
+from foretune.inference.deploy.original import comparison_with_original
+from numpy.typing import NDArray
+from tvm import relax
+from tvm.target import Target
+
+from .cases import Subject, WrongOutputError
+
+
+def check_operator(subject: Subject) -> None:
+    """Raises a UserError if the product refuses the network, WrongOutputError if it accepts a wrong one.
+
+    The steps are those of `checked_lowering`, which runs before each search. Code is not optimised, since a
+    suite compiles thousands of functions that run once.
+    """
+    _check(subject, _run)
+
+
+def check_network(subject: Subject) -> None:
+    """The same with plain schedules and optimised code, for whole networks."""
+    _check(subject, run_plainly)
+
+
+def _check(subject: Subject, run: Callable[..., list[NDArray[Any]]]) -> None:
+    network, target = subject.network, parse_target("llvm")
+    try:
+        with _without_trial_builds():
+            outputs = run(to_relax(network, target, AS_FASTEST), target, network.inputs)
+    except UserError:
+        raise
+    except Exception:  # the trial builds name the operator that TVM builds no code for, or recast it
+        outputs = run_plainly(to_relax(network, target, AS_FASTEST), target, network.inputs)
+    found = comparison_with_original(network)(outputs)
+    if not found.agrees:
+        raise WrongConversionError(f"network={network.name}: after its conversion, {found.describe()}")
+    for place, (wanted, got) in enumerate(zip(subject.expected or (), outputs, strict=False)):
+        if difference := mismatch(wanted, got, subject.relative, subject.absolute):
+            raise WrongOutputError(f"output {place}: {difference}")
+
+
+@contextmanager
+def _without_trial_builds() -> Iterator[None]:
+    """Leaves out the check that TVM builds the code of each kind of function: all of it is built and run."""
+    kept = buildable.generate_code
+    buildable.generate_code = lambda *_: None
+    try:
+        yield
+    finally:
+        buildable.generate_code = kept
+
+
+def _run(mod: tvm.IRModule, target: Target, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Outputs of a module from `to_relax`, by code that is not optimised."""
+    improve_code()
+    plain = Target(
+        {"kind": "llvm", "opt-level": 0, **{key: target.attrs[key] for key in _SAME & {*target.attrs}}}
+    )
+    with build_context(plain):
+        executable = tvm.compile(mod, target=plain)
+    outputs = relax.VirtualMachine(executable.jit(), tvm.cpu())["main"](*map(tvm.runtime.tensor, inputs))
+    return [tensor.numpy() for tensor in flatten(outputs)]
+
+
+_SAME = {"mcpu", "mattr", "mtriple"}
+"""Attributes of a target that say which instructions it has."""
+
+
+def mismatch(wanted: NDArray[np.generic], got: NDArray[np.generic], relative: float, absolute: float) -> str:
+    """How an output differs from the expected one; empty if it does not.
+
+    Data types and shapes must be equal.
+    """
+    if (wanted.dtype, wanted.shape) != (got.dtype, got.shape):
+        return f"{got.dtype} of shape {got.shape}, expected {wanted.dtype} of shape {wanted.shape}"
+    if wanted.dtype.kind in "biu":
+        return "" if np.array_equal(wanted, got) else f"{np.count_nonzero(wanted != got)} elements differ"
+    wide, found = (np.asarray(one, np.float64) for one in (wanted, got))
+    close = np.isclose(found, wide, rtol=relative, atol=absolute, equal_nan=True)
+    if close.all():
+        return ""
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(found - wide)
+    worst = np.nanmax(np.where(close, 0, gap)) if np.isfinite(gap).any() else np.inf
+    return f"{np.count_nonzero(~close)} of {close.size} elements differ, by up to {worst:.3g}"
