@@ -1,9 +1,8 @@
-"""The scripts of examples/ and the snippet of the README run and print their results."""
+"""The scripts of examples/ run and print their results."""
 
 from __future__ import annotations
 
 import logging
-import re
 import runpy
 
 import pytest
@@ -44,17 +43,3 @@ def test_the_example_of_an_exported_network_runs(tmp_path, capsys):
     script["main"](tmp_path / "network.so", calls=3)
     told = capsys.readouterr().out
     assert SAYS["run_exported_network"] in told and "one call takes" in told
-
-
-@pytest.mark.slow
-def test_the_snippet_of_the_readme_runs(tmp_path, monkeypatch):
-    """As it stands, but with a smaller search and one process that builds."""
-    monkeypatch.setattr(logging.getLogger("tvm.s_tir.meta_schedule"), "handlers", [])
-    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    search = "ms.search_strategy.EvolutionarySearch(population_size=32, genetic_num_iters=1)"
-    smaller = snippet.replace("max_trials_global=64", f"max_trials_global=2, strategy={search}")
-    smaller = smaller.replace("LocalBuilder(", "LocalBuilder(max_workers=1, ")
-    assert "max_trials_global=2," in smaller and "max_workers=1," in smaller
-    (tmp_path / "snippet.py").write_text(smaller)
-    runpy.run_path(str(tmp_path / "snippet.py"), run_name="__main__")
-    assert (tmp_path / "outputs" / "matmul" / "database_tuning_record.json").read_text().count("\n") == 2
