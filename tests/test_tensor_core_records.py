@@ -15,7 +15,7 @@ from foretune.inference.run.result_file import load_result
 from support.commands import status_of
 from support.in_this_process import features_in_this_process
 
-DEVICE = ["executor=dry_run", "target=nvidia/nvidia-a100", "workers=2"]
+DEVICE = ["executor=dry_run", "target=nvidia/nvidia-a100", "workers=1"]
 
 pytestmark = pytest.mark.slow
 

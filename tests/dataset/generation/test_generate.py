@@ -69,6 +69,7 @@ def config(folder, **changes):
         "program_sampling": EXPLORE,
         "measure": QUICK,
         "datasheet": False,
+        "workers": 1,
         "samplers": 0,
     }
     return GenerateConfig(dataset=folder, **{**defaults, **changes})
@@ -237,6 +238,8 @@ def launch():
             "program_sampling.evolutionary.generations=0",
             "measure.repeats=1",
             "measure.groups=1",
+            "workers=1",
+            "samplers=1",
             "task_sampling.sampler=uniform",
             "task_sampling.operators={dense: 1.0}",
             "task_sampling.max_flops=2e6",

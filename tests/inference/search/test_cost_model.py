@@ -49,7 +49,7 @@ def model(checkpoint):
 
 @pytest.fixture(scope="module")
 def pool():
-    with WorkerPool(TARGET, MeasureConfig(repeats=2, groups=1)) as pool:
+    with WorkerPool(TARGET, MeasureConfig(repeats=2, groups=1), workers=1) as pool:
         yield pool
 
 
