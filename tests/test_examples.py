@@ -9,6 +9,7 @@ import pytest
 from foretune.compiler.networks import load_network, to_relax
 from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
+from support.in_this_process import features_in_this_process
 from support.paths import ROOT
 from tvm.support.cc import get_cc
 
@@ -31,7 +32,8 @@ def test_examples_run(name, tmp_path, capsys, monkeypatch):
     # MetaSchedule cannot name the handlers that other tests of this process have given its logger.
     monkeypatch.setattr(logging.getLogger("tvm.s_tir.meta_schedule"), "handlers", [])
     script = runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
-    script["main"](tmp_path, **SMALLER.get(name, {}))
+    with features_in_this_process():
+        script["main"](tmp_path, **SMALLER.get(name, {}))
     assert SAYS[name] in capsys.readouterr().out
 
 
