@@ -51,6 +51,7 @@ from foretune.terminal import CommandConsole
 from hydra import compose, initialize_config_module
 from rich.console import Console
 from support.fake_executor import HARDWARE, FakeExecutor
+from support.in_this_process import features_in_this_process
 from tvm.s_tir import meta_schedule as ms
 
 TASKS = {"sampler": "uniform", "operators": {"dense": 1.0}, "max_flops": 2e6}
@@ -70,6 +71,7 @@ def config(folder, **changes):
         "program_sampling": EXPLORE,
         "measure": QUICK,
         "datasheet": False,
+        "workers": 1,
         "samplers": 0,
     }
     return GenerateConfig(dataset=folder, **{**defaults, **changes})
@@ -131,7 +133,8 @@ def test_asking_for_more_continues(dataset):
     assert summary.measured == len(after) - len(before)
 
 
-def test_features_follow_the_records(dataset, tmp_path):
+def test_features_follow_the_records(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr("foretune.dataset.features.dataset.available_cores", lambda: 1)
     labelled = load_labelled_features(dataset, cache=tmp_path)
     records = sorted((r.workload_hash, r.latency_s) for r in RecordStore(dataset).records() if not r.failure)
     found = zip(labelled.workload_hash.tolist(), labelled.latency_s.tolist(), strict=True)
@@ -145,7 +148,13 @@ def test_features_follow_the_records(dataset, tmp_path):
     np.testing.assert_array_equal(again.latency_s, labelled.latency_s)
 
 
-def test_a_damaged_cache_is_made_again(dataset, tmp_path):
+@pytest.fixture
+def in_this_process():
+    with features_in_this_process():
+        yield
+
+
+def test_a_damaged_cache_is_made_again(dataset, tmp_path, in_this_process):
     labelled = load_labelled_features(dataset, cache=tmp_path)
     damaged, empty = tmp_path.glob("features-*.npz")  # one file for each task
     damaged.write_bytes(damaged.read_bytes()[:100])
@@ -155,7 +164,7 @@ def test_a_damaged_cache_is_made_again(dataset, tmp_path):
     np.testing.assert_array_equal(again.features.store_offsets, labelled.features.store_offsets)
 
 
-def test_only_what_is_new_to_a_dataset_is_replayed(dataset, tmp_path):
+def test_only_what_is_new_to_a_dataset_is_replayed(dataset, tmp_path, in_this_process):
     whole, cache = RecordStore(dataset), tmp_path / "cache"
     first, second = whole.tasks()
     grown = RecordStore(tmp_path / "grown")
@@ -181,7 +190,7 @@ def test_only_what_is_new_to_a_dataset_is_replayed(dataset, tmp_path):
     assert instructions[labelled.workload_hash == second.workload_hash].min() > 7.0
 
 
-def test_a_device_with_a_higher_peak_needs_no_replay(dataset, tmp_path, monkeypatch):
+def test_a_device_with_a_higher_peak_needs_no_replay(dataset, tmp_path, monkeypatch, in_this_process):
     store = RecordStore(shutil.copytree(dataset, tmp_path / "set"))
     before = load_labelled_features(store.folder, cache=tmp_path / "cache").features
     (device,) = store.hardware().values()
@@ -198,28 +207,13 @@ def test_a_device_with_a_higher_peak_needs_no_replay(dataset, tmp_path, monkeypa
         assert getattr(cached, field.name).dtype == getattr(replayed, field.name).dtype
 
 
-def test_a_cache_that_cannot_be_written_is_no_reason_to_fail(dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr("foretune.dataset.features.dataset.ProcessPoolExecutor", InThisProcess)
-
+def test_a_cache_that_cannot_be_written_is_no_reason_to_fail(dataset, tmp_path, monkeypatch, in_this_process):
     def full(*arguments, **arrays):
         raise OSError("No space left on device")
 
     monkeypatch.setattr("foretune.dataset.features.dataset.np.savez", full)
     assert len(load_labelled_features(dataset, cache=tmp_path)) > 0
     assert not list(tmp_path.iterdir())
-
-
-class InThisProcess:
-    """Replacement of a process pool that runs everything in this process."""
-
-    def __init__(self, *arguments, **settings):
-        self.map = map
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        return None
 
 
 def test_a_dataset_without_records_has_no_features(dataset, tmp_path):
@@ -246,6 +240,8 @@ def launch():
             "program_sampling.evolutionary.generations=0",
             "measure.repeats=1",
             "measure.groups=1",
+            "workers=1",
+            "samplers=1",
             "task_sampling.sampler=uniform",
             "task_sampling.operators={dense: 1.0}",
             "task_sampling.max_flops=2e6",
