@@ -13,6 +13,7 @@ from typing import Any
 from ..common import argument_parser, kept_run, read_json, start, this_machine, write_result
 from .networks import NETWORKS, NOT_COUNTED
 from .process import sweep_one
+from .zoos import OWN
 
 OVERRIDES = (
     *("search=no_measurement", "search.top_k=4", "search.strategy.population=256"),
@@ -20,9 +21,6 @@ OVERRIDES = (
     *("rivals=[]", "untuned_limit_s=1e-9", "timing_repeats=1"),
 )
 """Settings of each run: all steps, each as short as possible."""
-
-OWN = "foretune"
-"""Zoo of this package's own networks."""
 
 _ALONE, _EXTRA = "pip install --no-deps torchvision==0.28.0 timm==1.0.31", "pip install 'foretune[networks]'"
 INSTALL = {"timm": _ALONE, "torchvision": _ALONE, "pytorchcv": _EXTRA, "transformers": _EXTRA}

@@ -2,12 +2,64 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .declare import names
 from .reading import Result
+
+CAUSES = {
+    "shape depends on data|reads a number of a tensor": "shape or number that depends on data",
+    "draws random numbers": "random numbers",
+    "changes its (input|buffer)": "input or buffer that changes",
+    "(input|output) is complex|of complex numbers": "complex numbers",
+    "importer has no": "operator without a conversion",
+    "torch.export failed": "torch.export fails",
+    "differs from the original": "other values than PyTorch's, found by the dry run",
+    "builds no code": "operator without code",
+    "importer fails": "operator that TVM's importer fails on",
+}
+"""Kinds of causes by patterns in their texts."""
+
+
+def suite_families(result: Result) -> Iterator[dict[str, Any]]:
+    """Cases of a suite with their family, and once more under `all`."""
+    rows = result.values["rows"]
+    for family in [*dict.fromkeys(row["family"] for row in rows), "all"]:
+        for row in rows:
+            if family in (row["family"], "all"):
+                outcome = row["outcome"]
+                yield {
+                    "family": family,
+                    "case": row["case"],
+                    "passed": int(outcome == "passed"),
+                    "refused": int(outcome == "refused"),
+                    "wrong": int(outcome == "accepted wrong"),
+                    "other": int(outcome not in ("passed", "refused", "accepted wrong")),
+                }
+
+
+def suite_causes(result: Result) -> Iterator[dict[str, Any]]:
+    """Cases of a suite that did not pass, by the kind of their cause."""
+    rows = [row for row in result.values["rows"] if row["outcome"] != "passed"]
+    kinds: dict[str, list[str]] = {}
+    for row in rows:
+        found = [kind for pattern, kind in CAUSES.items() if re.search(pattern, row["cause"])]
+        kind = found[0] if row["outcome"] == "refused" and found else row["outcome"]
+        kinds.setdefault(kind, []).append(row["case"].rpartition("/")[2])
+    for kind, cases in sorted(kinds.items(), key=lambda item: -len(item[1])):
+        yield {"cause": kind, "cases": len(cases), "names": ", ".join(f"`{case}`" for case in cases)}
+
+
+def suite_note(found: Sequence[Result]) -> str:
+    """Cases without a run, and zoos that are not installed."""
+    values = found[0].values
+    waiting = len(values["pending"])
+    said = f"Not run yet: {waiting} of {waiting + len(values['rows'])} cases." if waiting else ""
+    missing = values.get("missing_zoos")
+    return said + (f" Not installed: {', '.join(missing)}." if missing else "")
 
 
 def families(result: Result) -> Iterator[dict[str, Any]]:

@@ -228,6 +228,73 @@ def _hypotenuse(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return (x * x + y * y).sqrt()
 
 
+def _sign_bit(x: torch.Tensor) -> torch.Tensor:
+    """Whether a number is below zero or a negative zero."""
+    if not x.is_floating_point():
+        return x < 0
+    return (x < 0) | ((x == 0) & (torch.reciprocal(x) < 0))
+
+
+def _copy_sign(x: torch.Tensor, y: Any) -> torch.Tensor:
+    if not isinstance(y, torch.Tensor) or not x.is_floating_point():
+        return NotImplemented
+    return torch.where(_sign_bit(y), -x.abs(), x.abs())
+
+
+def _ignoring_nan(extremum: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """The other number of a pair with one NaN."""
+
+    def decompose(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x, y = torch.broadcast_tensors(x, y)
+        return torch.where(torch.isnan(x), y, torch.where(torch.isnan(y), x, extremum(x, y)))
+
+    return decompose
+
+
+def _remainder_of_number(number: float, x: torch.Tensor) -> torch.Tensor:
+    dtype = torch.result_type(number, x)
+    return torch.remainder(torch.full(x.shape, number, dtype=dtype, device=x.device), x.to(dtype))
+
+
+def _full_like(x: torch.Tensor, value: float, *, dtype: Any = None, **_: Any) -> torch.Tensor:
+    """A tensor of infinities or NaN as a constant: TVM cannot lower its own operator for them."""
+    if not isinstance(value, float) or math.isfinite(value):
+        return NotImplemented
+    return torch.full((), value, dtype=dtype or x.dtype, device=x.device).expand(x.shape)
+
+
+def _norm(
+    x: torch.Tensor,
+    order: float = 2,
+    axes: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> torch.Tensor:
+    """The number of elements that are not zero, for order 0."""
+    if order != 0:
+        return NotImplemented
+    counted = (x != 0).to(dtype or x.dtype)
+    return counted.sum(list(axes) if axes is not None else list(range(x.dim())), keepdim)
+
+
+def _integer_power(x: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
+    """A power of integers by its exponent's bits; 0 for a negative exponent, but for bases 1 and -1."""
+    if x.is_floating_point() or exponent.is_floating_point():
+        return NotImplemented
+    dtype = torch.result_type(x, exponent)
+    base, rest = torch.broadcast_tensors(x.to(dtype), exponent.to(dtype))
+    first, negative, odd = base, rest < 0, torch.remainder(rest, 2) != 0
+    found = torch.ones_like(base)
+    rest = rest.abs()
+    for _ in range(6):
+        found = torch.where(torch.remainder(rest, 2) != 0, found * base, found)
+        rest, base = torch.div(rest, 2, rounding_mode="floor"), base * base
+    of_minus_1 = torch.where(odd, -torch.ones_like(first), torch.ones_like(first))
+    inverse = torch.where(first == -1, of_minus_1, (first == 1).to(dtype))
+    return torch.where(negative, inverse, found)
+
+
 ARITHMETIC: Mapping[Any, Callable[..., Any]] = {
     _ATEN.elu.default: _elu,
     _ATEN.selu.default: _selu,
@@ -258,6 +325,14 @@ ARITHMETIC: Mapping[Any, Callable[..., Any]] = {
     _ATEN._cdist_forward.default: _distances,
     _ATEN.rrelu_with_noise_functional.default: _rrelu,
     _ATEN.hypot.default: _hypotenuse,
+    _ATEN.signbit.default: _sign_bit,
+    _ATEN.full_like.default: _full_like,
+    _ATEN.linalg_vector_norm.default: _norm,
+    _ATEN.pow.Tensor_Tensor: _integer_power,
+    _ATEN.copysign.Tensor: _copy_sign,
+    _ATEN.fmax.default: _ignoring_nan(torch.maximum),
+    _ATEN.fmin.default: _ignoring_nan(torch.minimum),
+    _ATEN.remainder.Scalar_Tensor: _remainder_of_number,
     _ATEN.native_group_norm.default: _group_norm,
 }
 """Decompositions of arithmetic."""

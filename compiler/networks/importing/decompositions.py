@@ -12,10 +12,15 @@ from typing import Any
 import torch
 from torch import fx
 from torch._decomp import decomposition_table
-from torch.export import ExportedProgram, default_decompositions
+from torch.export import ExportedProgram
 from tvm import relax
 
 from .arithmetic import ARITHMETIC
+from .decomposing.composite_operators import run_decompositions
+from .decomposing.linear_algebra import LINEAR_ALGEBRA
+from .decomposing.ordering import ORDERING
+from .decomposing.scattering import SCATTERING
+from .decomposing.special_functions import SPECIAL_FUNCTIONS
 from .fold_constants import independent
 from .indexing import INDEXING
 from .pooling import POOLING, WITH_POSITIONS
@@ -38,9 +43,9 @@ def decomposed(program: ExportedProgram, known: Collection[str]) -> tuple[Export
     Returns the program and the names of operators that nothing decomposes. What depends on no input counts as
     known: folding evaluates it.
     """
-    table: dict[Any, Callable[..., Any]] = {**default_decompositions(), **OWN}
+    table: dict[Any, Callable[..., Any]] = dict(OWN)
     for _ in range(MOST_ROUNDS):
-        program = program.run_decompositions(table)
+        program = run_decompositions(program, table)
         missing = _missing(program, known)
         further: dict[Any, Callable[..., Any]] = {
             op: decomposition_table[op] for op in missing if _decomposable(op) and op not in table
@@ -77,25 +82,6 @@ def _decomposable(op: Any) -> bool:
 
 def _name(op: Any) -> str:
     return str(op).removeprefix("aten.")
-
-
-def _boundaries(extent: int, cells: int) -> list[tuple[int, int]]:
-    """First and end position of each cell of an adaptive pool along one axis."""
-    return [(cell * extent // cells, -(-(cell + 1) * extent // cells)) for cell in range(cells)]
-
-
-def _adaptive_max_pool2d(x: torch.Tensor, output_size: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Maxima of the cells, x of shape (..., height, width), and their positions in the flattened image."""
-    height, width = x.shape[-2:]
-    values, positions = [], []
-    for top, bottom in _boundaries(height, output_size[0]):
-        for left, right in _boundaries(width, output_size[1]):
-            value, at = x[..., top:bottom, left:right].flatten(-2).max(-1)
-            values.append(value)
-            row = torch.div(at, right - left, rounding_mode="floor")
-            positions.append((row + top) * width + at - row * (right - left) + left)
-    shape = (*x.shape[:-2], *output_size)
-    return torch.stack(values, -1).reshape(shape), torch.stack(positions, -1).reshape(shape)
 
 
 def _unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tensor:
@@ -164,11 +150,14 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     **INDEXING,
     **POOLING,
     **RESIZING,
+    **LINEAR_ALGEBRA,
+    **ORDERING,
+    **SCATTERING,
+    **SPECIAL_FUNCTIONS,
     _ATEN.add.Scalar: _add,
     _ATEN.add.Tensor: _add,
     _ATEN.sub.Scalar: _sub,
     _ATEN.sub.Tensor: _sub,
-    _ATEN.adaptive_max_pool2d.default: _adaptive_max_pool2d,
     _ATEN.convolution.default: transposed_convolution,
     _ATEN.im2col.default: _im2col,
     _ATEN.pow.Tensor_Scalar: _pow,

@@ -107,7 +107,38 @@ def _max_pool_with_positions(
     return best, at
 
 
-POOLING: Mapping[Any, Callable[..., Any]] = {_ATEN.avg_pool2d.default: _avg_pool2d}
+def _boundaries(extent: int, cells: int) -> list[tuple[int, int]]:
+    """First and end position of each cell of an adaptive pool along one axis."""
+    return [(cell * extent // cells, -(-(cell + 1) * extent // cells)) for cell in range(cells)]
+
+
+def _adaptive_max_pool(x: torch.Tensor, output_size: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Maxima of the cells, and their positions in the flattened image or volume; pooled axes come last."""
+    axes = len(output_size)
+    spatial = x.shape[-axes:]
+    values, positions = [], []
+    for cell in product(*(_boundaries(*pair) for pair in zip(spatial, output_size, strict=True))):
+        part = x
+        for axis, (begin, end) in enumerate(cell):
+            part = part.narrow(axis - axes, begin, end - begin)
+        value, left = part.flatten(-axes).max(-1)
+        values.append(value)
+        at: Any = 0
+        step = 1
+        for extent, (begin, end) in zip(reversed(spatial), reversed(cell), strict=True):
+            rest = torch.div(left, end - begin, rounding_mode="floor")
+            at = at + (left - rest * (end - begin) + begin) * step
+            left, step = rest, step * extent
+        positions.append(at)
+    shape = (*x.shape[:-axes], *output_size)
+    return torch.stack(values, -1).reshape(shape), torch.stack(positions, -1).reshape(shape)
+
+
+POOLING: Mapping[Any, Callable[..., Any]] = {
+    _ATEN.avg_pool2d.default: _avg_pool2d,
+    _ATEN.adaptive_max_pool2d.default: _adaptive_max_pool,
+    _ATEN.adaptive_max_pool3d.default: _adaptive_max_pool,
+}
 """Decompositions of pooling that hold for every network."""
 
 WITH_POSITIONS: Mapping[Any, Callable[..., Any]] = {

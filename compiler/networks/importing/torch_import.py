@@ -14,14 +14,13 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from ....errors import first_line
 from ...tvm_compat.dumps import without_dumps
 from ..outputs import TensorsOnly
+from .decomposing.complex_numbers import in_real_numbers
+from .decomposing.errors import ConversionError
+from .decomposing.refusals import refuse_changes, refuse_random, refuse_unknown_shapes
 from .decompositions import CONVERTERS, decomposed
 from .fold_constants import fold_constants
 from .type_promotion import promote_types
 from .wrap_indices import wrap_indices
-
-
-class ConversionError(RuntimeError):
-    """TVM's importer does not know an operator, or cannot convert it; the message names it."""
 
 
 class _Importer(ExportedProgramImporter):
@@ -62,7 +61,10 @@ def to_relax(program: ExportedProgram) -> tvm.IRModule:
 
 def _imported(program: ExportedProgram) -> tvm.IRModule:
     importer = _Importer()
-    program, unknown = decomposed(program, importer.convert_map.keys())
+    refuse_unknown_shapes(program)
+    program, unknown = decomposed(in_real_numbers(program), importer.convert_map.keys())
+    refuse_changes(program)
+    refuse_random(program)
     if unknown:
         raise ConversionError(f"TVM's importer has no {', '.join(unknown)}")
     promote_types(program)

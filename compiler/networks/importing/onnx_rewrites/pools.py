@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ class _Windows:
             self.pads[self.axes + axis] += max(0, end - padded)
 
     @property
-    def attributes(self) -> dict[str, list[int]]:
+    def attributes(self) -> dict[str, Any]:
         return {"kernel_shape": self.kernel, "strides": self.strides, "dilations": self.dilations}
 
     def padded(self, x: str, g: Graph, value: float, dtype: np.dtype) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -102,7 +103,7 @@ def _reshape(node: Node, g: Graph) -> Sequence[str] | None:
         wanted[wanted.index(-1)] = int(np.prod(shape)) // max(known, 1)
     if wanted == node.fixed(1).tolist() and not node.get("allowzero", 0):
         return None
-    zero = {"allowzero": 1} if 0 in wanted else {}
+    zero: dict[str, Any] = {"allowzero": 1} if 0 in wanted else {}
     return [g("Reshape", node.x(0), g.constant(wanted, np.int64), **zero)]
 
 

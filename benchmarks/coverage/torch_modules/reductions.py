@@ -1,0 +1,72 @@
+"""Reductions and running sums."""
+
+from __future__ import annotations
+
+import torch
+
+from .making import MATRIX, Table, booleans, integers, normal, uniform
+
+CUBE = normal(3, 4, 5)
+WITH_NAN = torch.tensor([[1.0, float("nan"), 2.0], [float("nan"), 0.5, -1.0]])
+
+TABLE: Table = {
+    "sum": (lambda x: x.sum(), CUBE),
+    "sum_of_axis": (lambda x: x.sum(-1), CUBE),
+    "sum_of_axes_kept": (lambda x: x.sum((0, 2), keepdim=True), CUBE),
+    "sum_in_float64": (lambda x: x.sum(-1, dtype=torch.float64), CUBE),
+    "sum_of_integers": (lambda x: x.sum(0), integers(4, 5, dtype=torch.int32)),
+    "sum_of_booleans": (lambda x: x.sum(-1), booleans(4, 5)),
+    "mean": (lambda x: x.mean(), CUBE),
+    "mean_of_axes": (lambda x: x.mean((-2, -1)), CUBE),
+    "prod": (lambda x: x.prod(-1), CUBE),
+    "prod_of_all": (lambda x: x.prod(), MATRIX),
+    "max": (lambda x: x.max(), CUBE),
+    "max_of_axis": (lambda x: x.max(1), CUBE),
+    "min_of_axis": (lambda x: x.min(-1, keepdim=True), CUBE),
+    "amax": (lambda x: x.amax((0, 2)), CUBE),
+    "amin": (lambda x: x.amin(-1, keepdim=True), CUBE),
+    "aminmax": (lambda x: torch.aminmax(x, dim=1), CUBE),
+    "argmax": (lambda x: x.argmax(), CUBE),
+    "argmax_of_axis": (lambda x: x.argmax(-1, keepdim=True), CUBE),
+    "argmin": (lambda x: x.argmin(1), CUBE),
+    "all": (lambda x: x.all(), booleans(4, 5)),
+    "all_of_axis": (lambda x: (x > -1).all(1), MATRIX),
+    "any_of_axis": (lambda x: (x > 1).any(-1, keepdim=True), MATRIX),
+    "any": (lambda x: torch.any(x > 3), MATRIX),
+    "var": (lambda x: x.var(), CUBE),
+    "var_of_axis": (lambda x: x.var(-1, unbiased=False), CUBE),
+    "std": (lambda x: x.std((1, 2), keepdim=True), CUBE),
+    "std_correction": (lambda x: x.std(1, correction=2), CUBE),
+    "std_mean": (lambda x: torch.std_mean(x, 1), CUBE),
+    "var_mean": (lambda x: torch.var_mean(x, (0, 2), unbiased=False), CUBE),
+    "norm": (lambda x: x.norm(), MATRIX),
+    "norm_1": (lambda x: x.norm(1, -1), MATRIX),
+    "norm_3": (lambda x: x.norm(3, -1, keepdim=True), MATRIX),
+    "norm_inf": (lambda x: torch.linalg.vector_norm(x, float("inf"), dim=0), MATRIX),
+    "norm_0": (lambda x: torch.linalg.vector_norm(x.round(), 0, dim=0), MATRIX),
+    "frobenius": (lambda x: torch.linalg.matrix_norm(x), CUBE),
+    "logsumexp": (lambda x: x.logsumexp(-1), CUBE),
+    "median": (lambda x: x.median(-1), MATRIX),
+    "median_of_all": (lambda x: x.median(), MATRIX),
+    "mode": (lambda x: x.mode(-1)[0], integers(4, 7, high=3)),
+    "quantile": (lambda x: torch.quantile(x, 0.3, -1), MATRIX),
+    "quantiles": (lambda x: torch.quantile(x, torch.tensor([0.25, 0.5]), dim=0), MATRIX),
+    "nansum": (lambda x: x.nansum(-1), WITH_NAN),
+    "nanmean": (lambda x: x.nanmean(-1), WITH_NAN),
+    "nanmedian": (lambda x: x.nanmedian(-1)[0], WITH_NAN),
+    "count_nonzero": (lambda x: torch.count_nonzero(x, -1), integers(4, 5, high=2)),
+    "cumsum": (lambda x: x.cumsum(-1), CUBE),
+    "cumsum_of_first_axis": (lambda x: x.cumsum(0), CUBE),
+    "cumsum_of_booleans": (lambda x: x.cumsum(-1), booleans(3, 6)),
+    "cumprod": (lambda x: x.cumprod(1), CUBE),
+    "cummax": (lambda x: x.cummax(-1), CUBE),
+    "cummin": (lambda x: x.cummin(0), CUBE),
+    "logcumsumexp": (lambda x: x.logcumsumexp(1), CUBE),
+    "diff": (lambda x: x.diff(dim=-1), CUBE),
+    "trapezoid": (lambda x: torch.trapezoid(x, dx=0.5), MATRIX),
+    "cumulative_trapezoid": (lambda x: torch.cumulative_trapezoid(x), MATRIX),
+    "cov": (lambda x: torch.cov(x), MATRIX),
+    "corrcoef": (lambda x: torch.corrcoef(x), MATRIX),
+    "entropy": (lambda p: -(p * p.log()).sum(-1), uniform(3, 5, low=0.1)),
+    "global_normalisation": (lambda x: (x - x.mean()) / (x.std() + 1e-5), CUBE),
+}

@@ -1,0 +1,1 @@
+"""Parts of the decomposition of PyTorch programs that are more than one operator each."""
