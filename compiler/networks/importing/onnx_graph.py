@@ -147,7 +147,11 @@ def simplified(model: Any) -> Any:
     from .onnx_converters import known_operators  # imports TVM
 
     rewrites = {**definitions(known_operators()), **REWRITES}
-    model = folded(rewritten(folded(model), rewrites))
+    once = folded(model)
+    # ONNX Runtime ends the process on some branches that it did not fold.
+    stays = once is model and any(node.op_type == "If" for node in model.graph.node)
+    model = rewritten(once, rewrites)
+    model = model if stays else folded(model)
     if any(node.op_type in onnx_recurrent.CELLS for node in model.graph.node):
         model = folded(_with_expanded_layers(model, onnx))
     return model

@@ -114,6 +114,21 @@ def _power(node: Node, g: Graph) -> Sequence[str] | None:
     return [g.cast(g("Pow", g.cast(node.x(0), exponent), node.x(1)), base)]
 
 
+def _by_integers(node: Node, g: Graph) -> Sequence[str] | None:
+    """Divides by 1 in place of 0, which would end the process; ONNX defines no quotient by 0."""
+    dtype, divisor = node.dtype(1), node.constant(1)
+    if dtype.kind not in "iu" or (divisor is not None and divisor.all()) or node.x(1).endswith(_NOT_ZERO):
+        return None
+    zero, one = g.constant(0, dtype), g.constant(1, dtype)
+    name = g("Where", g("Equal", node.x(1), zero), one, node.x(1), output=f"{g.fresh()}{_NOT_ZERO}")
+    attributes = {"fmod": node.get("fmod", 0)} if node.op == "Mod" else {}
+    return [g(node.op, node.x(0), name, **attributes)]
+
+
+_NOT_ZERO = "/not_zero"
+"""End of the name of a divisor without zeros."""
+
+
 ELEMENTWISE: Mapping[str, Callable[[Node, Graph], Sequence[str] | None]] = {
     "Max": _chain("Max"),
     "Min": _chain("Min"),
@@ -130,5 +145,7 @@ ELEMENTWISE: Mapping[str, Callable[[Node, Graph], Sequence[str] | None]] = {
     "HardSwish": _hard_swish,
     "Swish": _swish,
     "Pow": _power,
+    "Div": _by_integers,
+    "Mod": _by_integers,
 }
 """Rewrites by operator."""
