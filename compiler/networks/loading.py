@@ -202,10 +202,9 @@ def load_network(
         raise UnknownNetworkError(
             f"network={name_or_path}: kwargs= is for the factory of an import path, package.module:Factory"
         )
+    check_name(name_or_path)
     if name_or_path.endswith(".onnx"):
         path = Path(name_or_path)
-        if not path.is_file():
-            raise UnknownNetworkError(f"network={name_or_path}: no such file; give the path of an ONNX file")
         require_no_draws(path)
         specs = _onnx_specs(path, batch) if inputs is None else _one_spec_for_each_input(path, inputs)
         values, rest = onnx_import.given_values(path, specs)
@@ -220,12 +219,10 @@ def load_network(
             )
         name = name_or_path.rpartition(":")[2]
         specs, factory = inputs, partial(_call_import_path, name_or_path, dict(kwargs or {}))
-    elif name_or_path in ZOO:
+    else:
         entry, name = ZOO[name_or_path], name_or_path
         specs = inputs if inputs is not None else [_with_batch(spec, batch) for spec in entry.inputs]
         factory = partial(_with_drawn_statistics, entry.build)
-    else:
-        raise UnknownNetworkError(_unknown_name(name_or_path))
 
     arrays = example_inputs(specs, seed)
     with torch.random.fork_rng(devices=[]):
@@ -279,16 +276,12 @@ def check_name(name_or_path: str) -> None:
         if not Path(name_or_path).is_file():
             raise UnknownNetworkError(f"network={name_or_path}: no such file; give the path of an ONNX file")
     elif ":" not in name_or_path and name_or_path not in ZOO:
-        raise UnknownNetworkError(_unknown_name(name_or_path))
-
-
-def _unknown_name(name: str) -> str:
-    close = difflib.get_close_matches(name, ZOO, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    return (
-        f"network={name}: unknown; {hint}Known by name: {', '.join(ZOO)}. Or give package.module:Factory, or "
-        "a path that ends in .onnx"
-    )
+        close = difflib.get_close_matches(name_or_path, ZOO, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise UnknownNetworkError(
+            f"network={name_or_path}: unknown; {hint}Known by name: {', '.join(ZOO)}. Or give "
+            "package.module:Factory, or a path that ends in .onnx"
+        )
 
 
 def _with_drawn_statistics(build: Callable[[], nn.Module]) -> nn.Module:
