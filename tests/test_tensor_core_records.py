@@ -43,6 +43,7 @@ def test_records_of_tensor_cores_train_a_model_that_searches(tmp_path, capsys):
         "per_round=8",
         "program_sampling.sampler=random",
         "samplers=0",
+        "measure.build_timeout_s=60",
         "check_outputs=0",
     )
     assert generated == 0
