@@ -28,6 +28,7 @@ from .inputs import (
     example_inputs,
     input_ranges,
     other_array,
+    own_range,
 )
 from .known import ZOO, draw_statistics
 from .outputs import BadOutputError, output_arrays
@@ -109,29 +110,17 @@ class Network:
     def with_other_inputs(self, seed: int) -> Network:
         """The network with other random inputs: normal ones, and permuted integers; fixed ones stay."""
         rng = np.random.default_rng(seed)
-        return self.with_inputs(
-            [
-                array if known.fixed else other_array(array, rng)
-                for array, known in zip(self.inputs, self.known_ranges, strict=True)
-            ]
-        )
+        return self._changed(lambda array, _: other_array(array, rng))
 
     def with_edge_inputs(self) -> Network:
         """The network with inputs that are easily forgotten: see `edge_array`; fixed ones stay."""
-        return self.with_inputs(
-            [
-                array if known.fixed else edge_array(array, known.high)
-                for array, known in zip(self.inputs, self.known_ranges, strict=True)
-            ]
-        )
+        return self._changed(edge_array)
 
-    @property
-    def known_ranges(self) -> tuple[InputRange, ...]:
-        """`ranges`, or the range of each example input's own elements."""
-        return self.ranges or tuple(
-            InputRange(int(array.max(initial=0)) + 1 if array.dtype.kind in "iu" else 2)
-            for array in self.inputs
-        )
+    def _changed(self, change: Callable[[NDArray[Any], int], NDArray[Any]]) -> Network:
+        """The network with inputs that `change` makes of an input and of its range."""
+        ranges = self.ranges or tuple(map(own_range, self.inputs))
+        pairs = zip(self.inputs, ranges, strict=True)
+        return self.with_inputs([array if one.fixed else change(array, one.high) for array, one in pairs])
 
     def rounding_errors(self, reference: Sequence[NDArray[Any]]) -> list[float]:
         """Largest difference of each of `reference`, the network's own outputs, from exact ones.
