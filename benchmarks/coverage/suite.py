@@ -10,7 +10,6 @@ from types import ModuleType
 from typing import Any
 
 from ..common import (
-    RESULTS,
     ROOT,
     argument_parser,
     read_json,
@@ -27,7 +26,7 @@ def arguments_of(
     package: ModuleType, suite: str, limit_s: float, words: Sequence[str] | None = None
 ) -> argparse.Namespace:
     """Options of a suite; `limit_s` is the default of `--limit-s`."""
-    parser = argument_parser(package)
+    parser = argument_parser(package.__name__)
     add = parser.add_argument
     add("--cases", nargs="+", metavar="WORD", help="names that contain one of these words (all)")
     add("--sample", type=int, help="so many cases, spread over the suite")
@@ -37,7 +36,6 @@ def arguments_of(
     add("--workers", type=int, default=1, help="cases at a time (%(default)s)")
     add("--limit-s", type=float, default=limit_s, help="seconds a case may take (%(default)s)")
     add("--runs-in", type=Path, default=Path("outputs/benchmarks") / suite, help="(%(default)s)")
-    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
     return parser.parse_args(words)
 
 
