@@ -26,9 +26,10 @@ install: $(INSTALLED) ## Create the virtual environment VENV (default .venv) and
 tune: $(INSTALLED) ## Tune NETWORK (default resnet18); overrides by ARGS="..."
 	$(BIN)/foretune tune network=$(NETWORK) $(ARGS)
 
-# Two at a time, a file in one process: most tests wait for processes of their own.
+# Two at a time, a file in one process: most tests wait for processes of their own. Slow files are first
+# (tests/conftest.py), which reordering by the number of tests would undo.
 test: $(INSTALLED) ## Run the tests; pytest's options by ARGS="..."
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(INSTALLED) ## Check style, format and types
 	$(BIN)/ruff check .

@@ -33,6 +33,7 @@ def main(folder: Path) -> None:
             per_round=6,
             task_sampling={"operators": {"dense": 1.0}, "max_flops": 2e6},
             program_sampling=ProgramSamplingConfig(sampler="random"),
+            samplers=0,  # a tiny dataset needs no processes that sample
             datasheet=False,
         )
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +31,12 @@ _OF_THE_USER = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Gives the run a home of its own, before anything is imported; workers of xdist inherit it."""
+    """Gives the run a home of its own, before anything is imported; workers of xdist inherit it.
+
+    Python may keep compiled files, as tests start many processes that import the same modules.
+    """
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if hasattr(config, "workerinput"):
         return
     home = tempfile.TemporaryDirectory(prefix="foretune-tests-")
@@ -36,6 +44,44 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["HOME"] = home.name
     for name in _OF_THE_USER:
         os.environ.pop(name, None)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out files without the mark that `-m` asks for, as their imports take long."""
+    mark = config.getoption("markexpr")
+    if not mark.isidentifier() or not collection_path.match("test_*.py"):
+        return None
+    return f"mark.{mark}" not in collection_path.read_text(encoding="utf-8") or None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Starts with the files of slow tests, so that none is left for the end of a parallel run."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
+_NEAREST_FRAMES = 5
+"""Frames that TVMScript may need of a stack: its own and those of the class that it reads."""
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Shortens `inspect.stack`, which TVMScript calls for each function that it reads.
+
+    A test file is imported from some hundred frames, most of them without a file. For each of those,
+    `inspect` looks through all modules, which would take a third of the collection.
+    """
+
+    def stack(context: int = 1) -> list[inspect.FrameInfo]:
+        frame, found = sys._getframe(1), []
+        while frame is not None and len(found) < _NEAREST_FRAMES:
+            found.append(inspect.FrameInfo(frame, *inspect.getframeinfo(frame, context)))
+            frame = frame.f_back
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inspect, "stack", stack)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -46,6 +92,19 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CheckoutGuard]:
         guard = CheckoutGuard()
         yield guard
         guard.stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_torch() -> None:
+    """Makes torch quicker, if tests import it.
+
+    With small tensors, its threads spin while they wait. Each export of a network looks up all operators of
+    torch once a namespace, which would take a quarter of it; the second time finds nothing new.
+    """
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+    if (registry := sys.modules.get("torch._export.utils")) is not None:
+        registry._materialize_cpp_cia_ops = functools.cache(registry._materialize_cpp_cia_ops)
 
 
 @pytest.fixture(autouse=True)

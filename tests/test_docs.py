@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -236,6 +237,7 @@ def has_option(config: DictConfig, name: str) -> bool:
     return OmegaConf.is_missing(group, key) or not isinstance(group[key], DictConfig)
 
 
+@cache
 def accepted(choice: str) -> bool:
     """Whether a command takes a choice such as `search=high_quality`."""
     for name in CONFIGURATIONS:

@@ -1,17 +1,15 @@
-"""The scripts of examples/ and the snippet of the README run and print their results."""
+"""The scripts of examples/ run and print their results."""
 
 from __future__ import annotations
 
 import logging
-import re
 import runpy
-import subprocess
-import sys
 
 import pytest
 from foretune.compiler.networks import load_network, to_relax
 from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
+from support.in_this_process import features_in_this_process
 from support.paths import ROOT
 from tvm.support.cc import get_cc
 
@@ -38,7 +36,8 @@ def test_examples_run(name, tmp_path, capsys, monkeypatch):
     # MetaSchedule cannot name the handlers that other tests of this process have given its logger.
     monkeypatch.setattr(logging.getLogger("tvm.s_tir.meta_schedule"), "handlers", [])
     script = runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
-    script["main"](tmp_path, **SMALLER.get(name, {}))
+    with features_in_this_process():
+        script["main"](tmp_path, **SMALLER.get(name, {}))
     assert SAYS[name] in capsys.readouterr().out
 
 
@@ -50,15 +49,3 @@ def test_the_example_of_an_exported_network_runs(tmp_path, capsys):
     script["main"](tmp_path / "network.so", calls=3)
     told = capsys.readouterr().out
     assert SAYS["run_exported_network"] in told and "one call takes" in told
-
-
-@pytest.mark.slow
-def test_the_snippet_of_the_readme_runs(tmp_path):
-    """As it stands, but with a smaller search."""
-    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    search = "ms.search_strategy.EvolutionarySearch(population_size=32, genetic_num_iters=1)"
-    smaller = snippet.replace("max_trials_global=64", f"max_trials_global=2, strategy={search}")
-    assert smaller != snippet
-    (tmp_path / "snippet.py").write_text(smaller)
-    subprocess.run([sys.executable, "snippet.py"], cwd=tmp_path, check=True, timeout=600)
-    assert (tmp_path / "outputs" / "matmul" / "database_tuning_record.json").read_text().count("\n") == 2

@@ -37,7 +37,7 @@ def test_the_best_run_comes_first_and_failed_ones_last() -> None:
     assert first_cells(sweep) == ["2", "4", "0", "3", "1"]
     lower = Sweep([run_of(2.0, True, seed="0"), run_of(1.0, True, seed="1")])
     assert first_cells(lower) == ["1", "0"]
-    assert lower.table().rows[0] == ["1", "1", "1.00", "1 min 01 s", "multirun"]
+    assert lower.table().rows[0] == ["1", "1", "1.00", "1 min 01 s", "./multirun"]
     assert sweep.status == 2 and lower.status == 0
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -15,23 +12,12 @@ from foretune.compiler.tvm_compat import WMMA, tensor_core_way
 from foretune.dataset.features.dataset import load_labelled_features
 from foretune.dataset.records.store import RecordStore
 from foretune.inference.run.result_file import load_result
+from support.commands import status_of
+from support.in_this_process import features_in_this_process
 
-DEVICE = ["executor=dry_run", "target=nvidia/nvidia-a100", "workers=2"]
+DEVICE = ["executor=dry_run", "target=nvidia/nvidia-a100", "workers=1"]
 
 pytestmark = pytest.mark.slow
-
-
-def foretune(folder: Path, *arguments: str) -> str:
-    """Output of a command."""
-    done = subprocess.run(
-        [sys.executable, "-m", "foretune", *arguments],
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return " ".join(done.stdout.split())
 
 
 def as_if_measured(simulated: Path, folder: Path) -> None:
@@ -44,9 +30,8 @@ def as_if_measured(simulated: Path, folder: Path) -> None:
         store.append_records([replace(record, simulated=False) for record in source.records()])
 
 
-def test_records_of_tensor_cores_train_a_model_that_searches(tmp_path):
-    foretune(
-        tmp_path,
+def test_records_of_tensor_cores_train_a_model_that_searches(tmp_path, capsys):
+    generated = status_of(
         "generate",
         *DEVICE,
         "dataset=simulated",
@@ -57,19 +42,21 @@ def test_records_of_tensor_cores_train_a_model_that_searches(tmp_path):
         "records_per_task=8",
         "per_round=8",
         "program_sampling.sampler=random",
+        "samplers=0",
         "check_outputs=0",
     )
+    assert generated == 0
     as_if_measured(tmp_path / "simulated", tmp_path / "records")
     records = RecordStore(tmp_path / "records").records()
     ways = Counter(tensor_core_way(record.trace) for record in records if record.failure is None)
     assert ways[WMMA] > 0
 
-    data = load_labelled_features(tmp_path / "records")
+    with features_in_this_process():  # and from their cache afterwards
+        data = load_labelled_features(tmp_path / "records")
     assert len(data.latency_s) == sum(ways.values())
     assert np.isfinite(data.features.task).all() and np.isfinite(data.features.stores).all()
 
-    foretune(
-        tmp_path,
+    trained = status_of(
         "train",
         "dataset=records",
         "model.arguments.width=32",
@@ -79,11 +66,13 @@ def test_records_of_tensor_cores_train_a_model_that_searches(tmp_path):
         "split.validation=0.34",
         "checkpoint_dir=checkpoint",
     )
-    evaluated = foretune(tmp_path, "evaluate", "checkpoint=./checkpoint", "dataset=records")
+    assert trained == 0
+    capsys.readouterr()
+    assert status_of("evaluate", "checkpoint=./checkpoint", "dataset=records") == 0
+    evaluated = " ".join(capsys.readouterr().out.split())
     assert "mean over tasks" in evaluated and "dense" in evaluated
 
-    foretune(
-        tmp_path,
+    tuned = status_of(
         "tune",
         *DEVICE[:2],
         "network=torch.nn:Linear",
@@ -98,5 +87,6 @@ def test_records_of_tensor_cores_train_a_model_that_searches(tmp_path):
         "output=report",
         "database=database",
     )
+    assert tuned == 0
     result = load_result(tmp_path / "report" / "report.json")
     assert result.simulated and sum(task.candidates_measured for task in result.tasks) > 0

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import tvm
 from foretune.compiler.codegen.passes import improve_code
-from foretune.compiler.networks import AS_FASTEST, to_relax
+from foretune.compiler.networks import to_relax
 from foretune.compiler.networks.lowering import buildable
 from foretune.compiler.tvm_compat import parse_target
 from foretune.errors import UserError
 from foretune.inference.deploy.compile import build_context, flatten
-from foretune.inference.deploy.dry_run import WrongConversionError, run_plainly
-from foretune.inference.deploy.original import comparison_with_original
+from foretune.inference.deploy.dry_run import WrongConversionError, plain_network
+from foretune.inference.deploy.original import Original, Run
 from numpy.typing import NDArray
 from tvm import relax
 from tvm.target import Target
@@ -29,26 +29,31 @@ def check_operator(subject: Subject) -> None:
     The steps are those of `checked_lowering`, which runs before each search. Code is not optimised, since a
     suite compiles thousands of functions that run once.
     """
-    _check(subject, _run)
+    _check(subject, _unoptimised)
 
 
 def check_network(subject: Subject) -> None:
     """The same with plain schedules and optimised code, for whole networks."""
-    _check(subject, run_plainly)
+    _check(subject, plain_network)
 
 
-def _check(subject: Subject, run: Callable[..., list[NDArray[Any]]]) -> None:
+def _check(subject: Subject, build: Callable[[tvm.IRModule, Target], Run]) -> None:
     network, target = subject.network, parse_target("llvm")
+    original = Original(network)
     try:
         with _without_trial_builds():
-            outputs = run(to_relax(network, target, AS_FASTEST), target, network.inputs)
+            run = build(to_relax(network, target), target)
+        found = original.check(run)
     except UserError:
         raise
     except Exception:  # the trial builds name the operator that TVM builds no code for, or recast it
-        outputs = run_plainly(to_relax(network, target, AS_FASTEST), target, network.inputs)
-    found = comparison_with_original(network)(outputs)
+        run = plain_network(to_relax(network, target), target)
+        found = original.check(run)
     if not found.agrees:
-        raise WrongConversionError(f"network={network.name}: after its conversion, {found.describe()}")
+        raise WrongConversionError(
+            f"network={network.name}: after its conversion, {original.describe(found)}"
+        )
+    outputs = run(*(array.copy() for array in network.inputs))
     for place, (wanted, got) in enumerate(zip(subject.expected or (), outputs, strict=False)):
         if difference := mismatch(wanted, got, subject.relative, subject.absolute):
             raise WrongOutputError(f"output {place}: {difference}")
@@ -65,16 +70,20 @@ def _without_trial_builds() -> Iterator[None]:
         buildable.generate_code = kept
 
 
-def _run(mod: tvm.IRModule, target: Target, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Outputs of a module from `to_relax`, by code that is not optimised."""
+def _unoptimised(mod: tvm.IRModule, target: Target) -> Run:
+    """A module from `to_relax` as code that is not optimised."""
     improve_code()
     plain = Target(
         {"kind": "llvm", "opt-level": 0, **{key: target.attrs[key] for key in _SAME & {*target.attrs}}}
     )
     with build_context(plain):
         executable = tvm.compile(mod, target=plain)
-    outputs = relax.VirtualMachine(executable.jit(), tvm.cpu())["main"](*map(tvm.runtime.tensor, inputs))
-    return [tensor.numpy() for tensor in flatten(outputs)]
+    main = relax.VirtualMachine(executable.jit(), tvm.cpu())["main"]
+
+    def run(*inputs: NDArray[Any]) -> list[NDArray[Any]]:
+        return [tensor.numpy() for tensor in flatten(main(*map(tvm.runtime.tensor, inputs)))]
+
+    return run
 
 
 _SAME = {"mcpu", "mattr", "mtriple"}

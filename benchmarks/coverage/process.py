@@ -20,7 +20,10 @@ from .networks import FACTORY, Entry
 
 POLL_S = 0.2
 
-TO_TASKS = ("torch.export", "conversion to Relax", "lowering to TIR", "check that TVM builds it")
+TO_TASKS = (
+    *("torch.export", "conversion to Relax", "lowering to TIR", "check that TVM builds it"),
+    "run once before the search",
+)
 """Steps of "network to tasks", whose seconds the row has, too."""
 
 STEPS = {
@@ -32,7 +35,9 @@ STEPS = {
     "conversion to Relax failed": "conversion",
     "lowering to TIR failed": "lowering",
     "TVM cannot build the network": "compile",
-    "outputs differ": "outputs",
+    "random numbers": "load",
+    "after its conversion": "outputs",
+    "after tuning": "outputs",
 }
 """Failed step, identified by the text of its error."""
 

@@ -1,4 +1,13 @@
-"""Entry of `python -m benchmarks.task_selection`."""
+"""Choice of the tasks to measure next: random tasks, or tasks on which an ensemble disagrees.
+
+    python -m benchmarks.task_selection
+
+Records of a dataset replace measurements. Of the tasks outside the test and the validation, a model knows
+some at random and asks for more, as many again each time. Disagreement is the variance of the members'
+predictions for the programs of a task, without their records; each member was fitted to two thirds of the
+known tasks. Half of the tasks may be random ones, since the tasks on which an ensemble disagrees are alike.
+The test uses the mean of the members. A run takes a quarter of an hour on one core.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +18,6 @@ from typing import Any
 from foretune.dataset.features.dataset import load_labelled_features
 from hydra import initialize_config_module
 
-from .. import task_selection
 from ..common import argument_parser, start, this_machine
 from ..kept_runs import KeptRuns, add_options
 from .study import CHOICES, MEMBERS, SIZES, TRAIN, Parts, rounds, trees
@@ -19,7 +27,7 @@ MINUTES = 60.0
 
 
 def main() -> None:
-    parser = argument_parser(task_selection)
+    parser = argument_parser(__name__)
     parser.add_argument("--dataset", type=Path, default=Path("data/cpu"), help="(%(default)s)")
     parser.add_argument("--seeds", type=int, default=3, help="(%(default)s)")
     add_options(parser, "outputs/benchmarks/task_selection", str(MINUTES), extends=False)
@@ -43,7 +51,7 @@ def main() -> None:
                     print(f"{name}: {last['tasks']} tasks, Spearman {last['spearman']:.3f}", flush=True)
     counts = {"pool": len(parts.pool), "validation": len(parts.validation), "test": len(parts.test)}
     result = {"dataset": arguments.dataset.name, "tasks": counts, "curves": found}
-    print(f"wrote {runs.write('task_selection', result, begun, this_machine())}")
+    runs.write("task_selection", result, begun, this_machine())
 
 
 if __name__ == "__main__":

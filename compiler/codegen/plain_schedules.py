@@ -1,13 +1,14 @@
 """Plain schedules for functions that run a few times: vectors and threads, without a search.
 
 TVM's loops without a schedule sum one element at a time on one core. A plain schedule takes milliseconds to
-find, and a network runs 10 to 40 times as fast with it.
+find. LLVM does not optimise the code either, which would take longer than the runs.
 """
 
 from __future__ import annotations
 
 import tvm
 from tvm.s_tir import Schedule
+from tvm.target import Target
 from tvm.tirx import IterVar, PrimFunc
 
 from ..tvm_compat import has_blocks
@@ -45,5 +46,30 @@ def _schedule_block(schedule: Schedule, block: object) -> None:
     if sums:
         schedule.reorder(*outer, *sums, last)
     schedule.parallel(schedule.fuse(*outer))
+    extent = int(schedule.get(last).extent)
+    if lanes := next((lanes for lanes in _LANES if extent % lanes == 0), None):
+        _, vector = schedule.split(last, [None, lanes])
+        schedule.vectorize(vector)
     if sums:
         schedule.decompose_reduction(block, sums[0])
+
+
+_LANES = (32, 16, 8, 4)
+"""Elements of a vector, which divide the last axis of the output."""
+
+
+def compiled_plainly(mod: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
+    """Executable of a lowered network with plain schedules, for a CPU. Raises what TVM raises.
+
+    Checks of the arguments in each function are left out: LLVM would spend most of its time on them.
+    """
+    config = {"tirx.disable_assert": True}
+    with tvm.transform.PassContext(opt_level=3, config=config, disabled_pass=["FuseOps", "FuseTIR"]):
+        return tvm.compile(plainly_scheduled(mod), target=unoptimised(target))
+
+
+def unoptimised(target: Target) -> Target:
+    """The CPU target with code that LLVM does not optimise, which it generates fastest."""
+    names = ("mcpu", "mtriple", "mattr", "num-cores")
+    same = {name: target.attrs[name] for name in names if name in target.attrs}
+    return Target({"kind": "llvm", "opt-level": 0, **same})

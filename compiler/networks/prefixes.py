@@ -51,7 +51,8 @@ def _of_module(network: Network) -> Prefixes:
 
     def first(count: int) -> Network | None:
         kept = set(calls[:count])
-        graph, copies, outputs = fx.Graph(), {}, []
+        graph, outputs = fx.Graph(), []
+        copies: dict[fx.Node, fx.Node] = {}
         for node in whole.graph.nodes:
             if node in kept or node.op in ("placeholder", "get_attr"):
                 copies[node] = graph.node_copy(node, copies.__getitem__)

@@ -187,9 +187,8 @@ def compile_network(
                 return replace(compiled, unbuildable=tuple(broken))
             raise NetworkBuildError(
                 f"target={target.kind.name}: TVM cannot build the network with "
-                f"{part_of(len(scheduled), len(names), 'task')} scheduled: {first_line(error)}; try "
-                "other input shapes, or tune again "
-                "with another seed"
+                f"{part_of(len(scheduled), len(names), 'task')} scheduled: {first_line(error)}; try other "
+                "input shapes"
             ) from error
     return CompiledNetwork(
         executable=executable,

@@ -17,14 +17,14 @@ from tvm import relax
 from tvm.target import Target
 
 from ...compiler.codegen.passes import improve_code
-from ...compiler.codegen.plain_schedules import plainly_scheduled
+from ...compiler.codegen.plain_schedules import compiled_plainly
 from ...compiler.networks import AS_FASTEST, LoweredNetwork, Lowering, Network, lowered_network, to_relax
 from ...compiler.networks.lowering.buildable import Stage
 from ...compiler.networks.prefixes import first_wrong, prefixes_of
 from ...compiler.tvm_compat import parse_target, runs_here
 from ...compiler.types import WIDE
 from ...errors import UserError, first_line
-from .compile import build_context, compile_network, flatten
+from .compile import compile_network, flatten
 from .original import Original, Run, comparison_with_original
 from .outputs import OutputFormError
 
@@ -39,6 +39,10 @@ _REMEDY = (
 
 SEARCH_S = 90.0
 """Seconds after which the search for the wrong operator ends."""
+
+
+ENOUGH_S = 5.0
+"""Seconds of runs after which no further inputs are compared: the tuned network runs on all."""
 
 
 class WrongConversionError(UserError, RuntimeError):
@@ -78,7 +82,7 @@ def check_conversion(
     """Runs a module from `to_relax` on this CPU. Raises WrongConversionError."""
     name, inputs = original.network.name, ""
     try:
-        check = original.check(plain_network(relax_mod, target))
+        check = original.check(plain_network(relax_mod, target), ENOUGH_S)
         if check.agrees:
             return
         fault, inputs = f"network={name}: after its conversion, {original.describe(check)}", check.inputs
@@ -145,7 +149,6 @@ def plain_network(relax_mod: tvm.IRModule, target: Target) -> Run:
 def _executable(relax_mod: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
     improve_code()
     try:
-        with build_context(target):
-            return tvm.compile(plainly_scheduled(relax_mod), target=target)
+        return compiled_plainly(relax_mod, target)
     except Exception:  # of a function that builds without a schedule alone
         return compile_network(relax_mod, target).executable

@@ -23,7 +23,6 @@ from ...compiler.task import Task
 from ...compiler.tvm_compat import make_tune_context
 from ...dataset.features.reading import task_reading
 from ...dataset.sampling.programs.counts import DUPLICATE
-from ..reuse.donors import Donor
 from ..reuse.parent import ReuseParent
 from ..spaces.base import DesignSpace
 from ..spaces.stock import StockSpace
@@ -141,37 +140,6 @@ class ProgramAdapter:
         return python_cause(self._target) if is_limit else cause
 
 
-class AdaptedPrograms:
-    """Choice of starts (`donors.StartChoice`): the fastest programs of the parent, then variants of them.
-
-    `per_donor` programs of the parent come first. If `others` is set, as many programs of each other task
-    that fits come next, in the order of the similarity of their loops. Further variants of the parent's
-    fastest program come last.
-    """
-
-    def __init__(self, adapter: ProgramAdapter, *, per_donor: int = 2, others: bool = True) -> None:
-        self._adapter = adapter
-        self._per_donor = per_donor
-        self._others = others
-
-    def __call__(
-        self, child: Task, parent: Donor, others: Sequence[Donor]
-    ) -> Iterator[tuple[str, ReuseParent]]:
-        """See StartChoice."""
-        seen: set[str] = set()
-        for donor in [parent, *(_nearest(child, others) if self._others else ())]:
-            for trace in donor.fastest[: self._per_donor]:
-                found = self._adapter(donor.task, trace, child)
-                if found is not None and found not in seen:
-                    seen.add(found)
-                    yield found, ReuseParent(donor.task, trace)
-        for trace in parent.fastest[: self._per_donor]:
-            for found in self._adapter.variants(parent.task, trace, child):
-                if found not in seen:
-                    seen.add(found)
-                    yield found, ReuseParent(parent.task, trace)
-
-
 class AdaptedStarts(StartSource):
     """Adapted programs of other tasks, which the task measures first."""
 
@@ -207,22 +175,3 @@ class AdaptedStarts(StartSource):
                         yield trace
                         break
             waiting = left
-
-
-def _nearest(child: Task, donors: Sequence[Donor]) -> list[Donor]:
-    """Donors with as many loops as the child, ordered by the differences of the extents in powers of two."""
-
-    def extents(task: Task) -> np.ndarray:
-        try:
-            anchor = task_reading(task.mod).structure.anchor
-        except Exception:  # TVM raises InternalError and others for unreadable loops
-            anchor = None
-        return np.log2(anchor.extents if anchor else ())
-
-    own = extents(child)
-    apart = [
-        (float(np.abs(own - other).sum()), number)
-        for number, donor in enumerate(donors)
-        if donor.task.operator == child.operator and len(other := extents(donor.task)) == len(own)
-    ]
-    return [donors[number] for _, number in sorted(apart)]

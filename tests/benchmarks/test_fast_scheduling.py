@@ -8,7 +8,7 @@ from foretune.compiler.replay import trace_to_json
 from foretune.compiler.templates.cpu.programs import template_programs
 from foretune.compiler.tvm_compat import parse_target
 
-from benchmarks.fast_scheduling.__main__ import compared, unbounded
+from benchmarks.fast_scheduling import compared, unbounded
 
 TARGET = parse_target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 1})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from foretune.compiler.operators import Dense, to_task
 
-from benchmarks.gpu_draws.__main__ import AFTER, examples, passing, sampling
+from benchmarks.gpu_draws import AFTER, examples, passing, sampling
 
 
 def test_rows_and_samplers_are_counted():

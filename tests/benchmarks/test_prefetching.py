@@ -6,7 +6,7 @@ from foretune.compiler.codegen.prefetching import with_prefetches
 from foretune.compiler.tvm_compat import parse_target
 from tvm.target import Target
 
-from benchmarks.prefetching import __main__ as subject
+from benchmarks import prefetching as subject
 from benchmarks.templates.shapes import Linear
 
 SERVER = Target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2})

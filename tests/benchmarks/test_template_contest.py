@@ -11,7 +11,8 @@ import tvm
 from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.deploy.runners import RunnerError
 
-from benchmarks.templates.contest import Found, Process, Ring, scheduled
+from benchmarks.templates import contest
+from benchmarks.templates.contest import Found, Ring, scheduled
 from benchmarks.templates.contestants import OfOneDnn, convolution, linear, values
 from benchmarks.templates.shapes import TYPES, Convolution, Linear, flops_of
 
@@ -60,8 +61,10 @@ def test_operations_of_layers_by_hand() -> None:
 
 
 @pytest.mark.slow
-def test_contestants_run_on_one_thread() -> None:
+def test_contestants_run_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that finds nothing is a row with its reason; the others are timed all the same."""
+    monkeypatch.setattr(contest, "TURNS", 2)
+    monkeypatch.setattr(contest, "TURN_S", 0.02)
     target, layer = parse_target("llvm"), Linear(16, 64, 32)
     with closing(Ring(target, 1)) as ring:
         assert ring.target.attrs["num-cores"] == 1
@@ -76,11 +79,11 @@ def test_contestants_run_on_one_thread() -> None:
     assert rows["default_rules"]["detail"] == "2 trials" and rows["default_rules"]["ready_s"] == 3.0
 
 
-@pytest.mark.slow
 def test_a_search_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(process: Process, op: str, **request: object) -> dict[str, object]:
-        raise RunnerError("it died")
+    class Lost:
+        def ask(self, op: str, **request: object) -> dict[str, object]:
+            raise RunnerError("it died")
 
-    monkeypatch.setattr(Process, "ask", lost)
+    monkeypatch.setattr(Ring, "tvm", Lost())
     with closing(Ring(parse_target("llvm"), 1)) as ring:
         assert ring.searched(Linear(16, 64, 32), "float32", trials=2) == Found(error="it died")

@@ -11,7 +11,7 @@ from support.cuda_emulation import EmulatedGpu, Removal
 from support.cuda_kernels import one_mma
 from support.cuda_programs import KINDS, OTHER_KINDS, TARGET, TENSOR_CORES, Prepared, tensor_core_programs
 
-PROGRAMS = 8
+PROGRAMS = 3
 """Random programs of each kind."""
 
 BARRIER = r"^\s*__syncthreads\(\);"
@@ -39,7 +39,7 @@ def test_random_programs_compute_the_right_result(gpu, name, way):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "way"), OTHER_KINDS)
 def test_padded_batched_and_convolved_products_are_right(gpu, name, way):
-    assert executed(gpu, name, way, 3) == 3
+    assert executed(gpu, name, way, 2) == 2
 
 
 def test_mma_in_any_order_and_faults_of_its_programs(gpu):

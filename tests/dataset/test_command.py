@@ -133,8 +133,8 @@ def test_verification_names_every_kind_of_problem(tmp_path, second):
     with second.writing():
         second.append_records([record(2), *stray, record(9, (0.0,)), record(10, (float("nan"), 1.0))])
     told = "\n".join(problems(second))
-    assert "task t9: has 1 records" in told
-    assert "device no-such-device: has 1 records" in told
+    assert "task t9: has 1 record" in told
+    assert "device no-such-device: has 1 record" in told
     assert "2 records have a latency that is not finite and positive" in told
     assert "1 record is a duplicate" in told
     assert told.count("\n") == 3

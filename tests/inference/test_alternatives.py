@@ -62,7 +62,8 @@ def config(folder: Path, **changes: Any) -> TuneConfig:
         "timing_repeats": 1,
         "untuned_limit_s": 1e-9,
         "lowering": LOWERING,
-        "search": OneShotConfig("evolutionary", processes=1),
+        "search": OneShotConfig("evolutionary", processes=0),
+        "workers": 1,
         **changes,
     }
     return TuneConfig(**settings)
@@ -210,7 +211,7 @@ def test_without_a_measurement_expected_gains_decide(
         measure=False, rounds=1, top_k=4, replay_factor=1, surrogate=False, finalists=0, templates=1
     )
     checkpoint = str(random_checkpoint(tmp_path / "random"))
-    result = run(config(tmp_path, search=replace(search, processes=1), checkpoint=checkpoint), QUIET)
+    result = run(config(tmp_path, search=replace(search, processes=0), checkpoint=checkpoint), QUIET)
     assert chosen(result) == [(2, taken[0], None, None), (1, taken[1], None, None)]
     assert result.outputs_match
     weights = {task.name: task.weight for task in result.tasks if "winograd" in task.name}

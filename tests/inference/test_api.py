@@ -9,6 +9,7 @@ from pathlib import Path
 
 import foretune.inference
 import pytest
+import tvm
 from foretune.compiler.operators import Dense, to_task
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.measure import MeasureOutcome
@@ -81,8 +82,20 @@ def test_tasks_are_read_from_what_stock_tvm_extracts():
     assert (task.name, task.weight, task.operator) == ("fused_dense", 3, "dense")
     assert task.workload_hash == TASK.workload_hash
     assert api.as_task(TASK) is TASK
-    with pytest.raises(ValueError, match="one PrimFunc called main"):
+    with pytest.raises(ValueError, match=r"tasks: str is not a task; pass a tvm\.IRModule with one PrimFunc"):
         api.as_task("conv2d")
+
+
+def test_the_function_of_a_task_may_have_any_name():
+    """The task is the module by which stock TVM looks a function up: `main`, with the function's symbol."""
+    func = TASK.mod["main"].with_attr("global_symbol", "dense")
+    task = api.as_task(tvm.IRModule({"dense": func}))
+    assert (task.operator, task.mod["main"].attrs["global_symbol"]) == ("dense", "dense")
+    database = ms.database.MemoryDatabase()
+    database.commit_workload(task.mod)
+    assert database.has_workload(tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")(func))
+    with pytest.raises(ValueError, match="these: one, two; pass one module for each"):
+        api.as_task(tvm.IRModule({"one": func, "two": func}))
 
 
 def test_errors_come_before_any_work(tmp_path):

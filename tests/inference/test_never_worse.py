@@ -15,6 +15,7 @@ from foretune.inference.deploy import trial
 from foretune.inference.deploy.compile import CompiledNetwork
 from foretune.inference.run import tuning_run
 from foretune.inference.run.config import TuneConfig
+from foretune.inference.run.result import TUNED
 from foretune.inference.search.config import OneShotConfig
 from foretune.inference.tune import run
 from rich.console import Console
@@ -61,11 +62,13 @@ def test_a_schedule_of_an_earlier_run_is_taken_where_it_is_faster(
             search=OneShotConfig("evolutionary", processes=0),
             budget_s=1e-9,  # no time for a search
             untuned_limit_s=1e-9,
+            workers=1,
             rivals=[],
             timing_repeats=1,
         ),
         Console(quiet=True),
     )
+    assert [one.name for one in result.contestants] == [TUNED]  # the untuned network takes too long
     (task,) = result.tasks
     assert bool(compiled[0].scheduled) is scheduled
     assert (task.tuned_latency_s is not None) is scheduled

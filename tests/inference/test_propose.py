@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -30,6 +28,7 @@ from foretune.models.checkpoints.card import SplitSummary
 from foretune.models.checkpoints.checkpoint import load_checkpoint
 from rich.console import Console
 from support.checkpoints import candidates_of
+from support.commands import status_of
 from support.fake_executor import FakeExecutor
 
 TASKS = [to_task(Dense(rows=rows, in_features=32, out_features=64)) for rows in (16, 8, 32)]
@@ -86,6 +85,7 @@ def test_they_are_measured_into_a_dataset(proposed, tmp_path, monkeypatch):
         target=TARGET,
         self_check=False,
         datasheet=False,
+        samplers=0,
         program_sampling=ProgramSamplingConfig(sampler="database", database=proposed[0].folder),
     )
     assert generate.run(config, Console(file=io.StringIO())).measured == 8
@@ -224,9 +224,7 @@ def test_a_device_that_does_not_run_the_target_is_refused(dataset, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_the_command_says_what_is_wrong(tmp_path):
-    command = [sys.executable, "-m", "foretune", "propose", f"dataset={tmp_path / 'none'}"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 2
-    assert "has no dataset" in done.stderr
+def test_the_command_says_what_is_wrong(tmp_path, capsys):
+    assert status_of("propose", f"dataset={tmp_path / 'none'}") == 2
+    assert "has no dataset" in capsys.readouterr().err
     assert not (tmp_path / "outputs").exists()

@@ -1,27 +1,29 @@
 """The command `foretune tune` on small networks, with a small random checkpoint."""
 
-import json
 import os
 import re
 import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import psutil
 import pytest
 import tvm
+from foretune.compiler.networks import load_network
 from foretune.compiler.networks.inputs import BadInputShapeError
-from foretune.dataset.measure import ExecutorConfig
+from foretune.configuration import from_hydra
 from foretune.inference.deploy.fresh_process import CALLS
 from foretune.inference.deploy.load import load
 from foretune.inference.run.config import TuneConfig
-from foretune.inference.run.network_run import NetworkRun, _as_built
+from foretune.inference.run.conversion import original_of
+from foretune.inference.run.network_run import _as_built
+from foretune.inference.run.profiling import StageClock
 from foretune.inference.run.result import BY_LOAD, BY_STOCK, NOT_BUILT
 from foretune.inference.run.result_file import load_result
+from foretune.inference.tune import run
+from hydra import compose, initialize_config_module
 from rich.console import Console
 from support.checkpoints import random_checkpoint
+from support.forked_commands import ForkedCommands
 from support.results import make_task
 
 NETWORK = "tiny_network:Tiny"
@@ -38,18 +40,19 @@ class Tiny(nn.Module):
     def forward(self, x):
         return self.head(self.norm(self.conv(x)).relu().mean((2, 3)))
 
-class Head(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.head = nn.Linear(64, 32)
-
-    def forward(self, x):
-        return self.head(x).relu()
-
 class Branches(nn.Module):
     def forward(self, x):
         return x + 1 if x.sum() > 0 else x - 1
 """
+
+SHORT = (
+    *("search.top_k=3", "search.rounds=1", "search.strategy.population=64", "search.strategy.generations=1"),
+    *("search.strategy.keep=8", "timing_repeats=3", "measure.repeats=2", "measure.groups=1"),
+)
+GPU = (
+    *("network=support.networks:Dense", "inputs=[[8,256]]", "executor=dry_run", "target=nvidia/nvidia-a100"),
+    *("checkpoint=auto", "search.processes=0", *SHORT),
+)
 
 
 @pytest.fixture(scope="module")
@@ -57,122 +60,89 @@ def checkpoint(tmp_path_factory):
     return random_checkpoint(tmp_path_factory.mktemp("checkpoint") / "random")
 
 
-def launch(folder, checkpoint, *overrides, network=NETWORK):
-    (folder / "tiny_network.py").write_text(TINY)
-    command = [
-        *(sys.executable, "-m", "foretune", "tune"),
-        *(f"network={network}", "inputs=[[1,64,28,28]]", f"checkpoint={checkpoint}"),
-        *("search.top_k=3", "search.rounds=1"),
-        *("search.strategy.population=64", "search.strategy.generations=1", "search.strategy.keep=8"),
-        *("timing_repeats=3", "rivals=[eager]", "measure.repeats=2", "measure.groups=1"),
-        *overrides,
-    ]
-    return subprocess.Popen(
-        command,
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ,
-        # Tests that run in the background of a shell ignore Ctrl-C, and what they start inherits that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+@pytest.fixture(scope="module")
+def commands():
+    with ForkedCommands() as commands:
+        yield commands
+
+
+def recorded(folder):
+    """Number of measured programs in the tuning database of a run in `folder`."""
+    paths = (folder / "outputs" / "tuning-database").glob("*/database_tuning_record.json")
+    return sum(path.read_text().count("\n") for path in paths)
+
+
+def wait_for_records(command, folder, more_than=0):
+    """Waits until the database has more programs than so many."""
+    for _ in range(6000):
+        if recorded(folder) > more_than:
+            return
+        assert command.wait(0.05) is None, command.output + command.errors
+    raise AssertionError(f"no record within 300 s: {command.output}")
 
 
 @pytest.mark.slow
-def test_a_network_is_tuned_interrupted_and_resumed(checkpoint, tmp_path):
-    # Rounds that it will not come to keep it from being done before it is interrupted.
-    process = launch(tmp_path, checkpoint, "search.extra_rounds=1000")
-    records = tmp_path / "outputs" / "tuning-database"
-    for _ in range(1200):  # until the first task is in the database
-        if any(path.stat().st_size for path in records.glob("*/database_tuning_record.json")):
-            break
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=120)
-    assert process.returncode == 130, output + errors
-    assert "what was measured is kept" in " ".join(output.split())  # wherever a narrow console breaks it
-    assert "the same command continues" in errors
-    assert "Traceback" not in errors
+def test_a_network_is_tuned_through_an_interrupt_and_a_kill(commands, checkpoint, tmp_path):
+    (tmp_path / "tiny_network.py").write_text(TINY)
+    words = ("tune", f"network={NETWORK}", "inputs=[[1,64,28,28]]", f"checkpoint={checkpoint}", *SHORT)
+    words = (*words, "search.processes=1", "workers=1")
+    # Rounds that they will not come to keep these runs from being done before they are stopped.
+    process = commands.start(tmp_path, *words, "rivals=[]", "search.extra_rounds=1000")
+    wait_for_records(process, tmp_path)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(120) == 130, process.output + process.errors
+    told = " ".join(process.output.split())  # wherever a narrow console breaks it
+    assert "what was measured is kept" in told
+    assert "the same command continues" in process.errors
+    assert "Traceback" not in process.errors
 
-    process = launch(tmp_path, checkpoint, "export=tiny.so")
-    output, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, output + errors
-    assert "wrote tiny.so: foretune.load('tiny.so')(*inputs)" in output
-    assert "Scope Saving" not in errors
-    folder = tmp_path / "outputs" / "tune" / "Tiny"
+    process = commands.start(tmp_path, *words, "rivals=[eager]", "search.extra_rounds=1000")
+    wait_for_records(process, tmp_path, more_than=recorded(tmp_path))
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert children  # processes that search and that measure
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait(30) == -signal.SIGKILL
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert not alive
+
+    process = commands.start(tmp_path, *words, "rivals=[eager]", "export=tiny.so", "profile=true")
+    assert process.wait(300) == 0, process.output + process.errors
+    assert "wrote tiny.so: foretune.load('tiny.so')(*inputs)" in process.output
+    assert "replay and postprocessing" in process.output
+    assert "Scope Saving" not in process.errors
     (report,) = (tmp_path / "outputs" / "tune").rglob("report.json")
-    result = json.loads(report.read_text())
-    assert any(task["from_database"] for task in result["tasks"])
-    assert result["max_abs_difference"] <= result["tolerance"]
-    contestants = {one["name"]: one for one in result["contestants"]}
-    assert set(contestants) == {"tuned TVM", "untuned TVM", "PyTorch eager"}
-    assert all(one["own_process"] and not one["error"] for one in contestants.values())
-    assert {stats["name"] for stats in result["exported"]} == {BY_LOAD, BY_STOCK}
-    assert all(len(stats["samples_s"]) == CALLS for stats in result["exported"])
-    profiled = {call["task"] for call in result["network_profile"]["calls"]} - {""}
-    assert profiled == {task["name"] for task in result["tasks"] if task["weight"]}
-    assert result["peak_gflops"] > 1
+    assert report.parent == tmp_path / "outputs" / "tune" / "Tiny"
     assert report.with_suffix(".html").exists()
-    assert report.parent == folder
+    check_result(load_result(report))
     network = load(tmp_path / "tiny.so")
     assert network(np.zeros((1, 64, 28, 28), np.float32)).shape == (1, 10)
 
 
-@pytest.mark.slow
-def test_a_kill_loses_no_task_that_was_done(checkpoint, tmp_path):
-    process = launch(tmp_path, checkpoint, "profile=true")
-    records = tmp_path / "outputs" / "tuning-database"
-    for _ in range(2400):
-        if any(path.stat().st_size for path in records.glob("*/database_tuning_record.json")):
-            break
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
-    children = psutil.Process(process.pid).children(recursive=True)
-    assert children  # processes that search and that measure
-    process.kill()
-    process.communicate()
-    _, alive = psutil.wait_procs(children, timeout=30)
-    assert not alive
-
-    process = launch(tmp_path, checkpoint, "profile=true", "untuned_limit_s=1e-9")
-    output, errors = process.communicate(timeout=400)
-    assert process.returncode == 0, output + errors
-    assert "replay and postprocessing" in output
-    (report,) = (tmp_path / "outputs" / "tune").rglob("report.json")
-    result = load_result(report)
-    told = " ".join(output.split())  # wherever a narrow console breaks it
-    # Other tests on the machine may disturb the timing.
-    assert ("the untuned tasks sum to" in told) is (result.median_s("tuned TVM") is not None)
-    assert "disturbed" in told or result.median_s("tuned TVM") is not None
+def check_result(result):
+    """The last of several runs has used what those before it measured, and has timed the network."""
     assert any(task.from_database for task in result.tasks)
-    assert result.outputs_match
-    assert {one.name for one in result.contestants} == {"tuned TVM", "PyTorch eager"}
+    assert result.outputs_match and result.max_abs_difference <= result.tolerance
+    contestants = {one.name: one for one in result.contestants}
+    assert set(contestants) == {"tuned TVM", "untuned TVM", "PyTorch eager"}
+    assert all(one.own_process and not one.error for one in contestants.values())
+    assert {stats.name for stats in result.exported} == {BY_LOAD, BY_STOCK}
+    assert all(len(stats.samples_s) == CALLS for stats in result.exported)
+    profiled = {call.task for call in result.network_profile.calls} - {""}
+    assert profiled == {task.name for task in result.tasks if task.weight}
+    assert result.peak_gflops > 1
     assert {"features", "prediction", "building", "timing"} <= set(result.profile_s)
 
 
 @pytest.mark.slow
-def test_a_dry_run_searches_and_builds_for_a_gpu_that_is_not_there(checkpoint, tmp_path):
-    process = launch(
-        tmp_path,
-        checkpoint,
-        *(
-            "executor=dry_run",
-            "target=nvidia/nvidia-a100",
-            "checkpoint=auto",
-            "inputs=[[8,64]]",
-            "search.processes=0",
-        ),
-        network="tiny_network:Head",
-    )
-    output, errors = process.communicate(timeout=400)
-    assert process.returncode == 0, output + errors
-    assert "made up" in output and "the network is not timed" in output
-    told = " ".join(output.split())
+def test_a_dry_run_searches_and_builds_for_a_gpu_that_is_not_there(tmp_path):
+    with initialize_config_module("foretune.conf", version_base="1.3"):
+        composed = compose("tune", [*GPU, "output=report", "database=database"])
+    console = Console(record=True, width=200)
+    run(from_hydra(composed, TuneConfig), console)
+    told = console.export_text()
+    assert "made up" in told and "the network is not timed" in told
     assert "no checkpoint" not in told and "no draft checkpoint" not in told
-    (report,) = (tmp_path / "outputs" / "tune").rglob("report.json")
-    result = load_result(report)
+    result = load_result(tmp_path / "report" / "report.json")
     assert result.simulated
     assert result.contestants == []
     assert result.outputs_match is None
@@ -201,52 +171,16 @@ REFUSED = [
     (("search.strategy.checkpoint=afar",), NETWORK, "no checkpoint 'afar'"),
 ]
 
-FORKED = """
-import os, sys
-
-import foretune.inference.tune  # before the forks
-from foretune.cli import main
-
-for line in sys.stdin:
-    child = os.fork()
-    if not child:
-        main(["tune", *line.split()])
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    print(f"status {os.waitstatus_to_exitcode(status)}", file=sys.stderr, flush=True)
-"""
-"""The command in a process of its own for each line of its input, without the seconds that imports take."""
-
-
-@pytest.fixture(scope="module")
-def command(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("refused")
-    (folder / "tiny_network.py").write_text(TINY)
-    with subprocess.Popen(
-        [sys.executable, "-c", FORKED],
-        cwd=folder,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        yield process
-        process.kill()
-
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("overrides, network, message", REFUSED)
-def test_bad_input_is_one_clear_error(command, checkpoint, overrides, network, message):
-    words = [f"network={network}", "inputs=[[1,64,28,28]]", f"checkpoint={checkpoint}", *overrides]
-    command.stdin.write(" ".join(words) + "\n")
-    command.stdin.flush()
-    errors = ""
-    while (line := command.stderr.readline()) and not line.startswith("status "):
-        errors += line
-    assert line.startswith("status ") and line != "status 0\n"
-    assert re.search(message, errors), errors
-    assert "Traceback" not in errors
+def test_bad_input_is_one_clear_error(commands, checkpoint, tmp_path, overrides, network, message):
+    (tmp_path / "tiny_network.py").write_text(TINY)
+    words = (f"network={network}", "inputs=[[1,64,28,28]]", f"checkpoint={checkpoint}", *overrides)
+    process = commands.start(tmp_path, "tune", *words)
+    assert process.wait(120) not in (None, 0)
+    assert re.search(message, process.errors), process.errors
+    assert "Traceback" not in process.errors
 
 
 def test_a_file_that_does_not_run_ends_a_run_before_its_search(tmp_path) -> None:
@@ -262,24 +196,22 @@ def test_a_file_that_does_not_run_ends_a_run_before_its_search(tmp_path) -> None
     path = tmp_path / "product.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
-    def loaded(columns, executor="local"):
+    def original(columns):
         config = TuneConfig(
             network=str(path),
             inputs=[[3, columns]],
             output=tmp_path / "report",
             database=tmp_path / "database",
-            executor=ExecutorConfig(executor),
         )
-        return NetworkRun(config, Console(quiet=True), time.time())._loaded()
+        return original_of(load_network(**config.network_arguments), config, StageClock())
 
-    assert loaded(4).reference_outputs()[0].shape == (3, 2)
+    assert original(4).network.reference_outputs()[0].shape == (3, 2)
     with pytest.raises(BadInputShapeError, match=r"product\.onnx does not run on inputs \[\[3, 5\]\]"):
-        loaded(5)
-    loaded(5, "dry_run")  # is not timed here
+        original(5)
 
 
 def test_a_task_whose_schedule_did_not_build_counts_as_untuned() -> None:
     task = make_task(predicted=True)
-    assert _as_built(task, ("another",)) is task
-    unbuilt = _as_built(task, (task.name,))
+    assert _as_built(task, {"another": NOT_BUILT}) is task
+    unbuilt = _as_built(task, {task.name: NOT_BUILT})
     assert (unbuilt.tuned_latency_s, unbuilt.predicted, unbuilt.reason) == (None, False, NOT_BUILT)

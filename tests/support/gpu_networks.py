@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import torch
@@ -105,8 +106,9 @@ TRANSFORMERS = {
 }
 
 
+@cache
 def lowered(name: str, target: tvm.target.Target = TARGET) -> tuple[Network, tvm.IRModule, list[Task]]:
-    """A network, its module in bfloat16, and its tasks."""
+    """A network, its module in bfloat16, and its tasks, which nobody may change."""
     made, shape = (NETWORKS | TRANSFORMERS)[name]
     torch.manual_seed(0)
     return lowered_module(name, made(), shape, target)

@@ -18,7 +18,8 @@ def template_run(folder: Path, *overrides: str) -> TuneConfig:
                 [
                     *("network=support.networks:Convolutions", "inputs=[[1,64,8,8]]", "checkpoint=null"),
                     *("search=templates", "search.top_k=2", "search.templates=2", "search.finalists=0"),
-                    *("timing_repeats=1", "measure.repeats=2", "measure.groups=1", "search.processes=0"),
+                    *("timing_repeats=1", "measure.repeats=2", "measure.groups=1"),
+                    *("search.processes=0", "workers=1"),
                     *(f"output={folder / 'report'}", f"database={folder / 'database'}", *overrides),
                 ],
             ),

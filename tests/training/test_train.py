@@ -1,8 +1,6 @@
 """Training: sampling of records, written files, learning, evaluation, and refused settings."""
 
 import json
-import subprocess
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -32,6 +30,7 @@ from foretune.training.transfer.task_choice import ChoiceConfig
 from hydra import compose, initialize_config_module
 from hypothesis import given
 from hypothesis import strategies as st
+from support.commands import status_of
 from support.synthetic import dataset
 from support.training import TRANSFORMER, settings, with_latency
 from torch.utils.data import SequentialSampler
@@ -443,26 +442,6 @@ def test_user_errors_end_a_command_in_one_line(capsys, monkeypatch):
         command(SplitError("again"))
 
 
-def call_command(name, *arguments, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "foretune", name, *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-    )
-
-
-@pytest.mark.slow
-def test_help_shows_how_to_launch(tmp_path):
-    shown = call_command("train", "--help", cwd=tmp_path)
-    assert shown.returncode == 0
-    assert "foretune train dataset=path/to/dataset" in shown.stdout
-    for preset in ("  draft", "  fasor", "  lstm", "  mlp", "  one_shot_tuner", "* transformer", "  trees"):
-        assert f"  {preset}  " in shown.stdout
-
-
-@pytest.mark.slow
-def test_a_command_that_cannot_run_says_why_and_ends_with_a_status(tmp_path):
-    failed = call_command("evaluate", "checkpoint=./nothing", "dataset=d", cwd=tmp_path)
-    assert failed.returncode == 2
-    assert failed.stderr.startswith("error: no checkpoint './nothing'")
+def test_a_command_that_cannot_run_says_why_and_ends_with_a_status(capsys):
+    assert status_of("evaluate", "checkpoint=./nothing", "dataset=d") == 2
+    assert capsys.readouterr().err.startswith("error: no checkpoint './nothing'")

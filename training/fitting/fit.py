@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
 import warnings
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 import torch
@@ -16,9 +17,12 @@ from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_only
 
 from ...configuration import ConfigError
+from ...progress import LINE_EVERY_S
 from .config import TrainerConfig
 from .datamodule import CostModelData
 from .module import CostModelModule
+
+log = logging.getLogger(__name__)
 
 LAST = Path("last.ckpt")
 BEST = Path("best.ckpt")
@@ -98,10 +102,10 @@ def _trainer(config: TrainerConfig, folder: Path, validates: bool) -> pl.Trainer
         ]
     # After the best one, whose value it stores.
     callbacks.append(ModelCheckpoint(folder, LAST.stem, enable_version_counter=False))
-    # A log file or a pipe gets one line per epoch instead of a bar.
+    # A log file or a pipe gets lines instead of a bar.
     bar = config.progress_bar and sys.stdout.isatty()
-    if bar:
-        callbacks.append(RichProgressBar(leave=False))
+    if config.progress_bar:
+        callbacks.append(RichProgressBar(leave=False) if bar else ProgressLines())
     try:
         return pl.Trainer(
             max_epochs=config.max_epochs,
@@ -125,6 +129,24 @@ def _trainer(config: TrainerConfig, folder: Path, validates: bool) -> pl.Trainer
             f"trainer.accelerator={config.accelerator}, trainer.devices={config.devices}, trainer.strategy="
             f"{config.strategy}, trainer.precision={config.precision}: {error}"
         ) from error
+
+
+class ProgressLines(Callback):
+    """Logs the progress of long epochs every few seconds; the module logs the end of each epoch."""
+
+    def __init__(self) -> None:
+        self._logged = time.monotonic()
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._logged = time.monotonic()
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if time.monotonic() - self._logged >= LINE_EVERY_S:
+            self._logged = time.monotonic()
+            batches = trainer.num_training_batches
+            log.info("epoch %3d  batch %d of %d", trainer.current_epoch, batch_idx + 1, batches)
 
 
 def _loggers(config: TrainerConfig, folder: Path) -> list[Logger]:

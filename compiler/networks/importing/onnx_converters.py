@@ -14,6 +14,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from ....errors import UserError, first_line
 from ...tvm_compat.dumps import without_dumps
 from .onnx_graph import opset_of
+from .onnx_own import CONSTANT, CONVERTERS, REFUSED
 
 
 class OnnxConversionError(UserError, ValueError):
@@ -38,27 +39,39 @@ def _imported(model: Any, inputs: Mapping[str, NDArray[Any]]) -> tvm.IRModule:
     return importer.from_onnx(model.graph, opset_of(model))
 
 
+def known_operators() -> set[str]:
+    """Operators that this importer converts."""
+    return {*onnx_frontend._get_convert_map(), *CONVERTERS, "Constant"} - REFUSED.keys()
+
+
 class _OnnxImporter(onnx_frontend.ONNXGraphImporter):
     """TVM's importer with errors that name the operator and its node."""
 
     def _check_for_unsupported_ops(self, graph: Any) -> None:
-        known = {*onnx_frontend._get_convert_map(), "If", "Constant"}
+        known = known_operators()
         unknown = {node.op_type: node for node in graph.node if node.op_type not in known}
         if unknown:
-            names = ", ".join(f"{name} (node {_label(node)})" for name, node in sorted(unknown.items()))
+            names = ", ".join(
+                f"{name} (node {_label(node)}{_reason(name)})" for name, node in sorted(unknown.items())
+            )
             raise OnnxConversionError(
                 f"ONNX operators that cannot be lowered: {names}; compute them by other operators"
             )
+        fixed = {one.name for one in graph.initializer}
+        fixed |= {node.output[0] for node in graph.node if node.op_type == "Constant"}
+        given = {value.name for value in graph.input} - fixed
+        for node in graph.node:
+            for place, operand in CONSTANT.get(node.op_type, {}).items():
+                name = node.input[place] if place < len(node.input) else ""
+                if name and name not in fixed:
+                    raise OnnxConversionError(_not_constant(node, operand, name, name in given))
 
     def _convert_operator(
         self, op_name: str, inputs: Sequence[Any], attrs: Mapping[str, Any], opset: int
     ) -> relax.Expr:
-        if op_name == "BatchNormalization" and attrs.get("training_mode"):
-            raise OnnxConversionError(
-                f"ONNX operator BatchNormalization (node {attrs['tvm_custom']['name']}) is in training mode; "
-                "export the network in evaluation mode"
-            )
         try:
+            if op_name in CONVERTERS:
+                return self.bb.normalize(CONVERTERS[op_name](self.bb, inputs, attrs))
             return super()._convert_operator(op_name, inputs, attrs, opset)
         except UserError:
             raise
@@ -68,6 +81,22 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):
                 f"ONNX operator {op_name} (node {node}) cannot be lowered: "
                 f"{first_line(error)}; compute it by other operators"
             ) from error
+
+
+def _reason(operator: str) -> str:
+    return f": {REFUSED[operator]}" if operator in REFUSED else ""
+
+
+def _not_constant(node: Any, operand: str, name: str, is_input: bool) -> str:
+    remedy = (
+        f"give the input {name} its value in inputs=, as in {{value: [2, 3]}}"
+        if is_input
+        else "export the network with fixed shapes"
+    )
+    return (
+        f"ONNX operator {node.op_type} (node {_label(node)}) cannot be lowered: its operand {operand} "
+        f"({name}) is not constant; {remedy}"
+    )
 
 
 def _label(node: Any) -> str:

@@ -26,17 +26,20 @@ from numpy.typing import NDArray
 from ....errors import UserError
 from ..known import require_extra
 from . import onnx_recurrent
+from .onnx_rewrites.definitions import definitions
+from .onnx_rewrites.operators import REWRITES
+from .onnx_rewrites.rewriting import rewritten
 
 _LOG = logging.getLogger(__name__)
 
 LARGEST_BYTES = 1_900_000_000
 """Largest model that is folded: protobuf holds 2 GB at most."""
 
-DEFINED_OPSET = 18
-"""Version from which on ONNX defines older operators, such as Selu, by others."""
-
 LEAST_OPSET = 13
 """Operators are expanded in terms of this version, from which on axes of Slice and Split are inputs."""
+
+LEAST_IR = 8
+"""Version of the format in which weights are no inputs."""
 
 
 class BadOnnxError(UserError, ValueError):
@@ -75,6 +78,14 @@ def graph_inputs(model: Any) -> list[Any]:
     return [value for value in model.graph.input if value.name not in weights]
 
 
+def _without_weights_as_inputs(model: Any) -> None:
+    """Drop inputs that are weights, in place: older files list both, and folding renames some weights."""
+    kept = graph_inputs(model)
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+    model.ir_version = max(model.ir_version, LEAST_IR)
+
+
 def prepared(
     path: Path, inputs: Sequence[NDArray[Any]], values: Mapping[str, NDArray[Any]] | None = None
 ) -> Any:
@@ -87,6 +98,7 @@ def prepared(
     Raises BadOnnxError if the inputs contradict the file, RecurrentLayerError, MissingExtraError.
     """
     model = load(path)
+    _without_weights_as_inputs(model)
     bind_values(model, values or {})
     fix_shapes(model, inputs, path)
     return simplified(model)
@@ -132,7 +144,10 @@ def simplified(model: Any) -> Any:
     onnx = require_extra("onnx", "onnx", "network")
     model = _recent(model, LEAST_OPSET)
     model = _inlined(model)
-    model = folded(model)
+    from .onnx_converters import known_operators  # imports TVM
+
+    rewrites = {**definitions(known_operators()), **REWRITES}
+    model = folded(rewritten(folded(model), rewrites))
     if any(node.op_type in onnx_recurrent.CELLS for node in model.graph.node):
         model = folded(_with_expanded_layers(model, onnx))
     return model
@@ -161,43 +176,8 @@ def _recent(model: Any, opset: int) -> Any:
 
 
 def _inlined(model: Any) -> Any:
-    """The model without its own functions, and without operators whose definition replaces them."""
-    chosen = [("", name) for name in sorted({n.op_type for n in model.graph.node if _replaced(n)})]
-    if model.functions:
-        model = _part("inliner").inline_local_functions(model)
-    if not chosen:
-        return model
-    model = _recent(model, DEFINED_OPSET)
-    for node in model.graph.node:
-        if _replaced(node):
-            _spell_out_defaults(node)
-    try:
-        return _part("inliner").inline_selected_functions(model, chosen, inline_schema_functions=True)
-    except Exception as error:  # a definition that lacks the model's opset
-        _LOG.debug("definitions of %s are not inlined: %s", chosen, error)
-        return model
-
-
-def _spell_out_defaults(node: Any) -> None:
-    """Add the attributes that a node leaves at their defaults, in place: the inliner drops them."""
-    schema = _part("defs").get_schema(node.op_type)
-    given = {one.name for one in node.attribute}
-    for name, attribute in schema.attributes.items():
-        if name not in given and attribute.default_value.name:
-            node.attribute.append(attribute.default_value)
-
-
-def _replaced(node: Any) -> bool:
-    """Whether TVM lacks the operator of a node or gets it wrong, and ONNX defines it by others."""
-    outputs = sum(bool(name) for name in node.output)
-    if node.op_type == "LayerNormalization":
-        return outputs > 1
-    if node.op_type == "BatchNormalization":
-        return any(one.name == "training_mode" and one.i for one in node.attribute)
-    return node.domain in ("", "ai.onnx") and node.op_type in (
-        *("Attention", "CenterCropPad", "DynamicQuantizeLinear", "NegativeLogLikelihoodLoss"),
-        *("RotaryEmbedding", "SoftmaxCrossEntropyLoss", "Selu", "ThresholdedRelu"),
-    )
+    """The model without its own functions."""
+    return _part("inliner").inline_local_functions(model) if model.functions else model
 
 
 def folded(model: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import UserError
+from .onnx_rewrites.nodes import Graph
 
 
 class RecurrentLayerError(UserError, ValueError):
@@ -36,45 +37,6 @@ CELLS: Mapping[str, _Cell] = {
 _PARAMETERS = {"LeakyRelu": 1, "ThresholdedRelu": 1, "Elu": 1, "HardSigmoid": 2}
 """Number of parameters, alpha and beta, of activations that have some."""
 _PLAIN = ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")
-
-
-class Graph:
-    """Nodes and constants that replace one node; every method returns the name of its result."""
-
-    def __init__(self, helper: Any, prefix: str) -> None:
-        self._helper = helper
-        self._prefix = prefix
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
-        self._count = 0
-
-    def __call__(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        """Adds a node with one output."""
-        name = output or self._name()
-        label = f"{self._prefix}{operator}_{len(self.nodes)}"
-        self.nodes.append(self._helper.make_node(operator, list(inputs), [name], label, **attributes))
-        return name
-
-    def constant(self, value: Any) -> str:
-        """Adds a constant."""
-        array = np.asarray(value)
-        name = self._name()
-        kind = self._helper.np_dtype_to_tensor_dtype(array.dtype)
-        self.constants.append(self._helper.make_tensor(name, kind, array.shape, array.tobytes(), raw=True))
-        return name
-
-    def part(self, x: str, first: int, last: int, axis: int) -> str:
-        """Positions [first, last) of an axis."""
-        bounds = [self.constant(np.array([value], np.int64)) for value in (first, last, axis)]
-        return self("Slice", x, *bounds)
-
-    def reshape(self, x: str, shape: Sequence[int]) -> str:
-        """`x` in another shape."""
-        return self("Reshape", x, self.constant(np.array(shape, np.int64)))
-
-    def _name(self) -> str:
-        self._count += 1
-        return f"{self._prefix}{self._count}"
 
 
 def expand(node: Any, shape: Sequence[int], dtype: np.dtype[Any], helper: Any) -> Graph:

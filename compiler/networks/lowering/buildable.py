@@ -18,6 +18,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.target import Target
 
 from ...codegen.passes import improve_code
+from ...codegen.plain_schedules import unoptimised
 from ...targets import is_cpu
 from ...types import TYPES, WIDE
 from .lowering import Lowering, lower
@@ -97,9 +98,8 @@ def _kind(name: str, func: tvm.tirx.PrimFunc) -> tuple[Any, ...]:
 def generate_code(mod: tvm.IRModule, target: Target) -> None:
     """Generates code of a lowered module for a CPU, without optimising it; raises what TVM raises."""
     improve_code()
-    fast = {name: target.attrs[name] for name in ("mcpu", "mtriple", "mattr") if name in target.attrs}
     with tvm.transform.PassContext(opt_level=3, disabled_pass=["FuseOps", "FuseTIR"]):
-        tvm.compile(mod, target=Target({"kind": "llvm", "opt-level": 0, **fast}))
+        tvm.compile(mod, target=unoptimised(target))
 
 
 def _lower_recast(mod: tvm.IRModule, target: Target, lowering: Lowering, error: Exception) -> tvm.IRModule:

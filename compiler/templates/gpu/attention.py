@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product as every
 from typing import ClassVar
 
-from .launches import Launch, power_of_two
+from .launches import power_of_two
 from .problem import ACTIVATIONS, DTYPE, DTYPES, NOTHING, GpuTemplateError, Problem
 from .tiling import PROLOGUE, Gpu, Tiling
 
@@ -44,6 +44,7 @@ class Attention(Problem):
     """Attention of all heads of a layer."""
 
     kernel: ClassVar[str] = "attention"
+    module: ClassVar[str] = "attention_kernel"
     dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
     arguments: ClassVar[tuple[str, ...]] = ("query", "key", "value", "mask", "output")
 
@@ -71,16 +72,8 @@ class Attention(Problem):
             )
 
     @property
-    def rows(self) -> int:
-        return self.queries
-
-    @property
-    def columns(self) -> int:
-        return self.width
-
-    @property
-    def depth(self) -> int:
-        return self.keys
+    def extents(self) -> tuple[int, int, int]:
+        return self.queries, self.width, self.keys
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -114,20 +107,6 @@ class Attention(Problem):
             **strides,
             **{"BLOCK_M": tiling.block_m, "BLOCK_N": tiling.block_n, "BLOCK_D": self._width},
         }
-
-    def launches(self, tiling: Tiling) -> tuple[Launch, ...]:
-        return (
-            Launch(
-                kernel=self.kernel,
-                module="attention_kernel",
-                arguments=self.arguments,
-                sizes=self.sizes,
-                constants=self.constants(tiling),
-                grid=self.grid(tiling),
-                warps=tiling.warps,
-                stages=tiling.stages,
-            ),
-        )
 
     def tilings(self, gpu: Gpu) -> Iterator[Tiling]:
         """Blocks of queries and of keys whose scores and sums fill at most half of the registers."""
@@ -189,16 +168,8 @@ class BackToBack(Problem):
                 )
 
     @property
-    def rows(self) -> int:
-        return self.m
-
-    @property
-    def columns(self) -> int:
-        return self.middle
-
-    @property
-    def depth(self) -> int:
-        return self.k
+    def extents(self) -> tuple[int, int, int]:
+        return self.m, self.middle, self.k
 
     @property
     def sizes(self) -> Mapping[str, int]:

@@ -47,6 +47,22 @@ def _part(depth, PARTS: tl.constexpr, BLOCK_K: tl.constexpr):
 
 
 @triton.jit
+def _store(
+    sums, bias, residual, output, m, n, rows, columns, BIAS: tl.constexpr, RESIDUAL: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+):  # fmt: skip
+    """Writes a tile [BLOCK_M, BLOCK_N] of the output, after its epilogue, at rows `m` and columns `n`."""
+    places = m[:, None] * columns + n[None, :]
+    offset = tl.program_id(2) * rows * columns
+    written = (m < rows)[:, None] & (n < columns)[None, :]
+    if BIAS:
+        sums += tl.load(bias + n, mask=n < columns, other=0.0).to(tl.float32)[None, :]
+    if RESIDUAL:
+        sums += tl.load(residual + places, mask=written, other=0.0).to(tl.float32)
+    tl.store(output + offset + places, activated(sums, ACTIVATION).to(output.dtype.element_ty), mask=written)
+
+
+@triton.jit
 def product(
     left,
     right,
@@ -88,14 +104,7 @@ def product(
             other=0.0,
         )
         sums = tl.dot(a, b, sums)
-    places = m[:, None] * columns + n[None, :]
-    offset = tl.program_id(2) * rows * columns
-    written = (m < rows)[:, None] & (n < columns)[None, :]
-    if BIAS:
-        sums += tl.load(bias + n, mask=n < columns, other=0.0).to(tl.float32)[None, :]
-    if RESIDUAL:
-        sums += tl.load(residual + places, mask=written, other=0.0).to(tl.float32)
-    tl.store(output + offset + places, activated(sums, ACTIVATION).to(output.dtype.element_ty), mask=written)
+    _store(sums, bias, residual, output, m, n, rows, columns, BIAS, RESIDUAL, ACTIVATION)
 
 
 @triton.jit
@@ -157,14 +166,7 @@ def convolution(
             other=0.0,
         )
         sums = tl.dot(a, b, sums)
-    places = m[:, None] * filters + n[None, :]
-    offset = tl.program_id(2) * pixels * filters
-    written = (m < pixels)[:, None] & (n < filters)[None, :]
-    if BIAS:
-        sums += tl.load(bias + n, mask=n < filters, other=0.0).to(tl.float32)[None, :]
-    if RESIDUAL:
-        sums += tl.load(residual + places, mask=written, other=0.0).to(tl.float32)
-    tl.store(output + offset + places, activated(sums, ACTIVATION).to(output.dtype.element_ty), mask=written)
+    _store(sums, bias, residual, output, m, n, pixels, filters, BIAS, RESIDUAL, ACTIVATION)
 
 
 @triton.jit

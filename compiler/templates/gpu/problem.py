@@ -45,6 +45,8 @@ class Problem(ABC):
 
     kernel: ClassVar[str]
     """Name of the first kernel."""
+    module: ClassVar[str] = "kernels"
+    """Module of this folder that defines it."""
     dtypes: ClassVar[tuple[str, ...]] = HALVES
     """Data types that `dtype` may have."""
     divisible: ClassVar[bool] = False
@@ -97,18 +99,23 @@ class Problem(ABC):
 
     @property
     @abstractmethod
+    def extents(self) -> tuple[int, int, int]:
+        """`rows`, `columns` and `depth`."""
+
+    @property
     def rows(self) -> int:
         """Rows of the output."""
+        return self.extents[0]
 
     @property
-    @abstractmethod
     def columns(self) -> int:
         """Columns of the output that a block may divide among others."""
+        return self.extents[1]
 
     @property
-    @abstractmethod
     def depth(self) -> int:
         """Length of each sum."""
+        return self.extents[2]
 
     @property
     @abstractmethod
@@ -149,6 +156,7 @@ class Problem(ABC):
             arguments = (*factors, *[WORKSPACE] * (len(_SUMS) - len(factors)))
         first = Launch(
             kernel=self.kernel,
+            module=self.module,
             arguments=arguments,
             sizes=self.sizes,
             constants=constants,
@@ -218,16 +226,8 @@ class Product(Problem):
     k: int
 
     @property
-    def rows(self) -> int:
-        return self.m
-
-    @property
-    def columns(self) -> int:
-        return self.n
-
-    @property
-    def depth(self) -> int:
-        return self.k
+    def extents(self) -> tuple[int, int, int]:
+        return self.m, self.n, self.k
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -267,17 +267,9 @@ class Window(Problem):
         )
 
     @property
-    def rows(self) -> int:
+    def extents(self) -> tuple[int, int, int]:
         height, width = self.output_size
-        return self.batch * height * width
-
-    @property
-    def columns(self) -> int:
-        return self.filters
-
-    @property
-    def depth(self) -> int:
-        return self.kernel_h * self.kernel_w * self.channels
+        return self.batch * height * width, self.filters, self.kernel_h * self.kernel_w * self.channels
 
     @property
     def sizes(self) -> Mapping[str, int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .launches import Launch, power_of_two, row_warps
+from .launches import power_of_two, row_warps
 from .problem import DTYPES, NOTHING, GpuTemplateError, Problem, Product
 from .tiling import Gpu, Tiling, row_cycles
 
@@ -68,6 +68,7 @@ class Rows(Problem):
     """Rows alone: layer norm or softmax of each row, after a bias and a residual are added."""
 
     kernel: ClassVar[str] = "rows_of_parts"
+    module: ClassVar[str] = "row_kernels"
     dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
     arguments: ClassVar[tuple[str, ...]] = ("data", "bias", "residual", "scale", "shift", "output")
 
@@ -93,16 +94,8 @@ class Rows(Problem):
         _check_width(self.n)
 
     @property
-    def rows(self) -> int:
-        return self.m
-
-    @property
-    def columns(self) -> int:
-        return self.n
-
-    @property
-    def depth(self) -> int:
-        return self.n
+    def extents(self) -> tuple[int, int, int]:
+        return self.m, self.n, self.n
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -126,19 +119,6 @@ class Rows(Problem):
             **{"PARTS": 1, **self._epilogue},
             **{"NORM": norm, "EPSILON": epsilon, "BLOCK_N": tiling.block_n},
         }
-
-    def launches(self, tiling: Tiling) -> tuple[Launch, ...]:
-        return (
-            Launch(
-                kernel=self.kernel,
-                module="row_kernels",
-                arguments=self.arguments,
-                sizes=self.sizes,
-                constants=self.constants(tiling),
-                grid=self.grid(tiling),
-                warps=tiling.warps,
-            ),
-        )
 
     def tilings(self, gpu: Gpu) -> Iterator[Tiling]:
         """A block has one row, for which there is nothing to choose but the number of warps."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from itertools import product
 
 import numpy as np
@@ -13,10 +14,14 @@ from foretune.compiler.codegen.compilation import TIMED, compile_module, entries
 from foretune.compiler.codegen.prefetching import MOST_PASSES, PREFETCHED, with_prefetches
 from foretune.compiler.instruction_sets import INSTRUCTION
 from foretune.compiler.replay import replay, trace_to_json
-from foretune.compiler.templates.cpu.programs import template_programs
-from foretune.compiler.templates.cpu.template import ROWS_FIRST, Template
-from foretune.compiler.tvm_compat import make_tune_context
+from foretune.compiler.targets import target_instructions
+from foretune.compiler.templates.cpu.choice import ranked
+from foretune.compiler.templates.cpu.contraction import read_contraction
+from foretune.compiler.templates.cpu.programs import scheduled, template_programs
+from foretune.compiler.templates.cpu.template import ROWS_FIRST
+from foretune.compiler.tvm_compat import make_tune_context, target_cores
 from tvm.ir import Call
+from tvm.s_tir.schedule import ScheduleError
 from tvm.sym import Analyzer
 from tvm.target import Target
 from tvm.tirx import For, PrimFunc, Var, const
@@ -33,12 +38,14 @@ PAIRS, TILES = INSTRUCTION["avx512_bf16"], INSTRUCTION["amx_bf16"]
 def program(case, target=SERVER, **wanted):
     """Module of the first template with these parameters, its weight packed, and its arguments."""
     mod = case.module()
-    context = make_tune_context(mod, target, seed=0)
-    for template, found in template_programs(mod, target, None):
-        if isinstance(template, Template) and all(getattr(template, k) == v for k, v in wanted.items()):
-            candidate = replay(context, trace_to_json(found.trace))
-            module, buffers = entries(candidate.sch.mod, checked=False)
-            return module, buffers[TIMED]
+    task = read_contraction(mod)
+    for template, _ in ranked(task, target_instructions(target, *task.types), None, target_cores(target)):
+        if all(getattr(template, k) == v for k, v in wanted.items()):
+            with suppress(ScheduleError):
+                trace = trace_to_json(scheduled(mod, task, template, target).trace)
+                candidate = replay(make_tune_context(mod, target, seed=0), trace)
+                module, buffers = entries(candidate.sch.mod, checked=False)
+                return module, buffers[TIMED]
     raise AssertionError(f"no template with {wanted}")
 
 

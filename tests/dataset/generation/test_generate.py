@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 import pytest
 import tvm
+from foretune import progress as job_progress
 from foretune.compiler.operators import Dense, to_task
 from foretune.compiler.spaces.measurable_space import CODE_SIZE
 from foretune.compiler.tvm_compat import UnknownTargetError, parse_target
@@ -46,9 +47,11 @@ from foretune.dataset.sampling.programs import (
     make_scorer,
 )
 from foretune.dataset.sampling.tasks import sample_tasks
+from foretune.terminal import CommandConsole
 from hydra import compose, initialize_config_module
 from rich.console import Console
 from support.fake_executor import HARDWARE, FakeExecutor
+from support.in_this_process import features_in_this_process
 from tvm.s_tir import meta_schedule as ms
 
 TASKS = {"sampler": "uniform", "operators": {"dense": 1.0}, "max_flops": 2e6}
@@ -68,6 +71,7 @@ def config(folder, **changes):
         "program_sampling": EXPLORE,
         "measure": QUICK,
         "datasheet": False,
+        "workers": 1,
         "samplers": 0,
     }
     return GenerateConfig(dataset=folder, **{**defaults, **changes})
@@ -85,7 +89,7 @@ def fake_run(monkeypatch, tmp_path):
         monkeypatch.setattr(generate, "make_executor", lambda *arguments: executor)
         printed = io.StringIO()
         settings = {"program_sampling": RANDOM, "self_check": False, **changes}
-        summary = generate.run(config(tmp_path / "set", **settings), Console(file=printed, width=200))
+        summary = generate.run(config(tmp_path / "set", **settings), CommandConsole(file=printed, width=200))
         assert executor.closed
         return summary, RecordStore(tmp_path / "set"), printed.getvalue()
 
@@ -129,7 +133,8 @@ def test_asking_for_more_continues(dataset):
     assert summary.measured == len(after) - len(before)
 
 
-def test_features_follow_the_records(dataset, tmp_path):
+def test_features_follow_the_records(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr("foretune.dataset.features.dataset.available_cores", lambda: 1)
     labelled = load_labelled_features(dataset, cache=tmp_path)
     records = sorted((r.workload_hash, r.latency_s) for r in RecordStore(dataset).records() if not r.failure)
     found = zip(labelled.workload_hash.tolist(), labelled.latency_s.tolist(), strict=True)
@@ -143,7 +148,13 @@ def test_features_follow_the_records(dataset, tmp_path):
     np.testing.assert_array_equal(again.latency_s, labelled.latency_s)
 
 
-def test_a_damaged_cache_is_made_again(dataset, tmp_path):
+@pytest.fixture
+def in_this_process():
+    with features_in_this_process():
+        yield
+
+
+def test_a_damaged_cache_is_made_again(dataset, tmp_path, in_this_process):
     labelled = load_labelled_features(dataset, cache=tmp_path)
     damaged, empty = tmp_path.glob("features-*.npz")  # one file for each task
     damaged.write_bytes(damaged.read_bytes()[:100])
@@ -153,7 +164,7 @@ def test_a_damaged_cache_is_made_again(dataset, tmp_path):
     np.testing.assert_array_equal(again.features.store_offsets, labelled.features.store_offsets)
 
 
-def test_only_what_is_new_to_a_dataset_is_replayed(dataset, tmp_path):
+def test_only_what_is_new_to_a_dataset_is_replayed(dataset, tmp_path, in_this_process):
     whole, cache = RecordStore(dataset), tmp_path / "cache"
     first, second = whole.tasks()
     grown = RecordStore(tmp_path / "grown")
@@ -179,7 +190,7 @@ def test_only_what_is_new_to_a_dataset_is_replayed(dataset, tmp_path):
     assert instructions[labelled.workload_hash == second.workload_hash].min() > 7.0
 
 
-def test_a_device_with_a_higher_peak_needs_no_replay(dataset, tmp_path, monkeypatch):
+def test_a_device_with_a_higher_peak_needs_no_replay(dataset, tmp_path, monkeypatch, in_this_process):
     store = RecordStore(shutil.copytree(dataset, tmp_path / "set"))
     before = load_labelled_features(store.folder, cache=tmp_path / "cache").features
     (device,) = store.hardware().values()
@@ -196,28 +207,13 @@ def test_a_device_with_a_higher_peak_needs_no_replay(dataset, tmp_path, monkeypa
         assert getattr(cached, field.name).dtype == getattr(replayed, field.name).dtype
 
 
-def test_a_cache_that_cannot_be_written_is_no_reason_to_fail(dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr("foretune.dataset.features.dataset.ProcessPoolExecutor", InThisProcess)
-
+def test_a_cache_that_cannot_be_written_is_no_reason_to_fail(dataset, tmp_path, monkeypatch, in_this_process):
     def full(*arguments, **arrays):
         raise OSError("No space left on device")
 
     monkeypatch.setattr("foretune.dataset.features.dataset.np.savez", full)
     assert len(load_labelled_features(dataset, cache=tmp_path)) > 0
     assert not list(tmp_path.iterdir())
-
-
-class InThisProcess:
-    """Replacement of a process pool that runs everything in this process."""
-
-    def __init__(self, *arguments, **settings):
-        self.map = map
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        return None
 
 
 def test_a_dataset_without_records_has_no_features(dataset, tmp_path):
@@ -244,6 +240,8 @@ def launch():
             "program_sampling.evolutionary.generations=0",
             "measure.repeats=1",
             "measure.groups=1",
+            "workers=1",
+            "samplers=1",
             "task_sampling.sampler=uniform",
             "task_sampling.operators={dense: 1.0}",
             "task_sampling.max_flops=2e6",
@@ -439,7 +437,7 @@ def test_the_best_latency_so_far_goes_with_later_rounds(fake_run):
     assert bests[6:] == [pytest.approx(np.linspace(3e-3, 1e-3, 100)[5])] * 6
 
 
-def test_a_run_ends_when_its_minutes_are_over_and_goes_on_later(fake_run):
+def test_a_run_ends_when_its_budget_is_spent_and_goes_on_later(fake_run):
     executor = FakeExecutor()
     summary, _, printed = fake_run(executor, tasks=2, budget_s=6e-8)
     assert summary.out_of_time
@@ -619,8 +617,8 @@ def test_a_run_with_sampler_processes_keeps_its_seed_and_tells_the_use_of_the_co
     assert "CPU s per valid record" in (store.folder / "datasheet.md").read_text()
 
 
-def test_a_log_file_shows_progress_within_ten_seconds_and_an_end(fake_run, monkeypatch):
-    monkeypatch.setattr(progress, "_FIRST_LINES_S", (0.2, 0.4))
+def test_a_log_file_shows_steps_and_progress_and_an_end(fake_run, monkeypatch):
+    monkeypatch.setattr(job_progress, "LINE_EVERY_S", 0.4)
     monkeypatch.setattr(progress, "_UPDATE_EVERY_S", 0.1)
     answered = []
 
@@ -634,8 +632,8 @@ def test_a_log_file_shows_progress_within_ten_seconds_and_an_end(fake_run, monke
     lines = printed.splitlines()
     assert lines[0] == "opening the devices of executor=local"
     assert "sampling tasks" in lines
-    assert any(re.match(r"\d+ s: 0/12 records, 0/min, cores .* about .* left", line) for line in lines)
-    assert progress.duration(95) == "95 s" and progress.duration(7200) == "2.0 h"
+    told = r"\d\.\d s: 0/12 records, about .* left, .*0/min, device .* busy, cores "
+    assert any(re.match(told, line) for line in lines)
 
 
 def test_a_full_disk_of_the_compilers_ends_the_run_and_keeps_the_measured_programs(fake_run, tmp_path):

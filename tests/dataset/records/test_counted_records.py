@@ -42,6 +42,7 @@ def generated(folder, monkeypatch, moved_bytes):
         program_sampling=ProgramSamplingConfig(sampler="random"),
         self_check=False,
         datasheet=False,
+        samplers=0,
     )
     generate.run(config, Console(file=printed, width=200))
     assert all(job.count_bytes for job in executor.asked)

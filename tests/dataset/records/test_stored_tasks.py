@@ -36,6 +36,7 @@ def run(monkeypatch, dataset, **changes):
         self_check=False,
         datasheet=False,
         program_sampling=ProgramSamplingConfig(sampler="random"),
+        samplers=0,
         **changes,
     )
     return generate.run(config, Console(file=io.StringIO()))

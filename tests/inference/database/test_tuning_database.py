@@ -35,7 +35,7 @@ def checkpoint(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pool():
-    with WorkerPool(TARGET, MeasureConfig(repeats=2, groups=1)) as pool:
+    with WorkerPool(TARGET, MeasureConfig(repeats=2, groups=1), workers=1) as pool:
         yield pool
 
 

@@ -8,13 +8,14 @@ from foretune.compiler.operators import Dense, to_task
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.measure import MeasureConfig, WorkerPool
 from foretune.inference.database.tuning_database import TuningDatabase
+from foretune.inference.reuse.donors import ParentsBest
 from foretune.inference.reuse.planner import ReusePlanner
 from foretune.inference.reuse.rules import ChildBudget, ReuseRules, Selected
 from foretune.inference.reuse.selection import GivenSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
 from foretune.inference.search.config import OneShotConfig, StopConfig
 from foretune.inference.spaces.stock import StockSpace
-from foretune.inference.starts.adapted import AdaptedPrograms, ProgramAdapter
+from foretune.inference.starts.adapted import ProgramAdapter
 from foretune.inference.workers.searchers import start_searchers
 from support.searchers import network_tuner
 
@@ -36,7 +37,7 @@ def test_a_child_measures_adapted_programs_and_candidates_of_algorithm_1(tmp_pat
     planner = ReusePlanner(
         config,
         lambda tasks: Selected(GivenSelection(TREE)),
-        AdaptedPrograms(adapter),
+        ParentsBest(adapter),
         ReuseRules(ChildBudget(programs=4, starts=2)),
     )
     with WorkerPool(target, MeasureConfig(repeats=2, groups=1)) as pool:

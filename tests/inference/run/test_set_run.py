@@ -30,7 +30,8 @@ def config(folder: Path, **changes):
         "rivals": [],
         "timing_repeats": 1,
         "untuned_limit_s": 1e-9,
-        "search": OneShotConfig("evolutionary", processes=1, rounds=1, top_k=2, reuse="auto"),
+        "workers": 1,
+        "search": OneShotConfig("evolutionary", processes=0, rounds=1, top_k=2, reuse="auto"),
     }
     return TuneConfig(**{**settings, **changes})
 

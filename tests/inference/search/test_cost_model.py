@@ -49,7 +49,7 @@ def model(checkpoint):
 
 @pytest.fixture(scope="module")
 def pool():
-    with WorkerPool(TARGET, MeasureConfig(repeats=2, groups=1)) as pool:
+    with WorkerPool(TARGET, MeasureConfig(repeats=2, groups=1), workers=1) as pool:
         yield pool
 
 
@@ -250,7 +250,7 @@ def test_stock_tune_tir_takes_the_model(model, tmp_path, monkeypatch):
         num_trials_per_iter=4,
         cost_model=model,
         strategy=ms.search_strategy.EvolutionarySearch(population_size=8, init_min_unmeasured=4),
-        builder=ms.builder.LocalBuilder(initializer=prepare_builder),
+        builder=ms.builder.LocalBuilder(max_workers=1, initializer=prepare_builder),
         seed=1,
     )
     assert model.candidates_scored > before
@@ -331,7 +331,7 @@ def test_stock_tune_tir_takes_the_model_without_a_checkpoint(tmp_path, monkeypat
         num_trials_per_iter=2,
         cost_model=load_cost_model(None, HARDWARE),
         strategy=ms.search_strategy.EvolutionarySearch(population_size=8, init_min_unmeasured=2),
-        builder=ms.builder.LocalBuilder(initializer=prepare_builder),
+        builder=ms.builder.LocalBuilder(max_workers=1, initializer=prepare_builder),
         seed=1,
     )
     assert database.query_tuning_record(TASK.mod, TARGET, "main") is not None

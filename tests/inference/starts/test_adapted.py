@@ -11,14 +11,12 @@ from foretune.compiler.operators import Dense, to_task
 from foretune.compiler.replay import replay
 from foretune.compiler.spaces.measurable_space import CODE_SIZE
 from foretune.compiler.tvm_compat import parse_target
-from foretune.inference.reuse.donors import Donor
 from foretune.inference.reuse.parent import ReuseParent
 from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.starts.adapted import (
     LIMITS,
     NO_SKETCH,
     UNREADABLE,
-    AdaptedPrograms,
     AdaptedStarts,
     ProgramAdapter,
 )
@@ -98,16 +96,3 @@ def test_starts_are_one_of_each_program_and_then_variants():
     assert len({start.trace for start in starts}) == 4
     assert {start.latency_s for start in starts} == {None}
     assert AdaptedStarts(lambda task: (), adapter).starts(LARGE) == []
-
-
-def test_a_childs_programs_are_the_parents_then_those_of_similar_tasks_then_variants():
-    adapter = ProgramAdapter(CPU, StockSpace(6000))
-    parent = Donor(SMALL, {first_trace(SMALL, 0): 2.0, first_trace(SMALL, 1): 1.0})
-    near, far = (to_task(Dense(rows=16, in_features=32, out_features=n)) for n in (64, 256))
-    others = [Donor(task, {first_trace(task): 1.0}) for task in (far, near)]
-    chosen = list(islice(AdaptedPrograms(adapter)(LARGE, parent, others), 6))
-    assert [of.task.name for _, of in chosen[:4]] == [SMALL.name, SMALL.name, near.name, far.name]
-    assert [of.trace for _, of in chosen[:2]] == parent.fastest
-    assert len({trace for trace, _ in chosen}) == 6
-    alone = islice(AdaptedPrograms(adapter, others=False)(LARGE, parent, others), 4)
-    assert {of.task.name for _, of in alone} == {SMALL.name}

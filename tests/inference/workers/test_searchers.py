@@ -261,17 +261,7 @@ def test_a_process_that_starts_is_not_held_back_by_what_is_built(searcher):
         assert comes_to_stand_still(searcher.pid)
 
 
-def test_a_process_that_dies_is_replaced(searcher):
-    before = searcher.pid
-    os.kill(before, signal.SIGKILL)
-    assert searcher.connection.poll(30)
-    with pytest.raises(WorkerLostError, match="signal 9"):
-        searcher.reply()
-    assert searcher.pid != before
-    assert len(traces(answer(searcher, opening()))) == 2
-
-
-def test_what_replaces_a_paused_searcher_is_paused(searcher):
+def test_a_process_that_dies_is_replaced_and_stays_paused(searcher):
     before = searcher.pid
     with held_back([searcher]):
         assert comes_to_stand_still(before)

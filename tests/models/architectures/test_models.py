@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 import torch
+from foretune.compiler.host.threads import linear_algebra_threads
 from foretune.dataset.features.table import FeatureBatch, FeatureTable
 from foretune.models.architectures.cost_model import FeatureTensors, NanError, Predictor, masked_mean
 from foretune.models.architectures.registry import ModelConfig, ModelConfigError, build_model
@@ -180,10 +181,11 @@ def test_chunks_give_the_same_scores_as_one_batch(predictor):
 
 
 def test_predicting_leaves_torch_and_the_features_alone(predictor):
-    batch, threads = table(3).batch(), torch.get_num_threads()
+    batch = table(3).batch()
     before = {f.name: getattr(batch, f.name).copy() for f in fields(batch)}
-    predictor.predict(batch)
-    assert torch.get_num_threads() == threads and torch.is_grad_enabled()
+    with linear_algebra_threads(2):
+        predictor.predict(batch)
+        assert torch.get_num_threads() == 2 and torch.is_grad_enabled()
     for name, array in before.items():
         np.testing.assert_array_equal(getattr(batch, name), array)
 

@@ -28,6 +28,7 @@ from foretune.training.fitting.datamodule import DataConfig
 from foretune.training.fitting.feature_source import load_features
 from foretune.training.fitting.module import OptimiserConfig
 from support.drafts import drafter_of
+from support.in_this_process import features_in_this_process
 from support.records import HARDWARE, record, task_row
 
 TARGET = parse_target('{"kind": "llvm", "num-cores": 2}')
@@ -62,6 +63,12 @@ def dataset(tmp_path_factory):
                 ]
             )
     return store.folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def in_this_process():
+    with features_in_this_process():
+        yield
 
 
 @pytest.fixture(scope="module")

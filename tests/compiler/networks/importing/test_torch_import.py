@@ -352,56 +352,62 @@ def test_loading_tells_of_a_network_without_a_tensor() -> None:
         load_network("support.networks:Nothing", inputs=[[2]])
 
 
-@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
-@pytest.mark.parametrize("factor", [1.55, (2.0, 1.55), 1.5, 0.7], ids=str)
-def test_resizing_goes_by_its_factors(mode: str, factor: Any, target: tvm.target.Target) -> None:
-    """By a factor of 1.55, row 3 of 15 is row floor(3 / 1.55) = 1 of 10, not floor(3 * 10 / 15) = 2."""
-    resized = network(
-        lambda _, x: torch.nn.functional.interpolate(x, scale_factor=factor, mode=mode), floats(1, 2, 10, 10)
-    )
-    mod = to_relax(resized, target)
-    ratio = factor in (1.5, 0.7)  # of the extents 10 and 15, and 10 and 7
-    assert any("resize2d" in var.name_hint for var in mod.get_global_vars()) == ratio
-    (output,) = compile_network(mod, target)(*resized.inputs)
-    assert compare_outputs(resized.reference_outputs(), [output]).agrees
-    if (mode, factor) == ("nearest", 1.55):
-        np.testing.assert_array_equal(output[0, 0, 3, 0], resized.inputs[0][0, 0, 1, 0])
-
-
 @pytest.mark.parametrize(
-    "function",
-    [
-        lambda x, y: torch.add(x, y, alpha=0.2),
-        lambda x, y: torch.add(x, 2, alpha=3),
-        lambda x, y: torch.sub(x, y, alpha=3),
-        lambda x, y: torch.rsub(x, y, alpha=3),
-        lambda x, y: torch.rsub(x, 2, alpha=3),
-        lambda x, y: (2 * x).add_(y, alpha=3),
-    ],
+    ("factors", "resizes"),
+    # By 1.5 and 0.7 the extents are 10 and 15, and 10 and 7: the factor is their ratio.
+    [((1.55, (2.0, 1.55)), 0), ((1.5, 0.7), 4)],
+    ids=["rounded", "ratios"],
 )
-def test_sums_keep_the_factor_of_their_second_operand(
-    function: Callable[..., torch.Tensor], target: tvm.target.Target
+def test_resizing_goes_by_its_factors(
+    factors: tuple[Any, ...], resizes: int, target: tvm.target.Target
 ) -> None:
-    scaled = network(lambda _, *inputs: function(*inputs), floats(2, 3), floats(2, 3))
+    """By a factor of 1.55, row 3 of 15 is row floor(3 / 1.55) = 1 of 10, not floor(3 * 10 / 15) = 2."""
+
+    def resize(_: Any, x: torch.Tensor) -> list[torch.Tensor]:
+        cases = [(factor, mode) for factor in factors for mode in ("nearest", "bilinear")]
+        return [torch.nn.functional.interpolate(x, scale_factor=f, mode=mode) for f, mode in cases]
+
+    resized = network(resize, floats(1, 2, 10, 10))
+    mod = to_relax(resized, target)
+    assert sum("resize2d" in var.name_hint for var in mod.get_global_vars()) == resizes
+    outputs = compile_network(mod, target)(*resized.inputs)
+    assert compare_outputs(resized.reference_outputs(), outputs).agrees
+    if factors[0] == 1.55:
+        np.testing.assert_array_equal(outputs[0][0, 0, 3, 0], resized.inputs[0][0, 0, 1, 0])
+
+
+def test_sums_keep_the_factor_of_their_second_operand(target: tvm.target.Target) -> None:
+    def sums(_: Any, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            torch.add(x, y, alpha=0.2),
+            torch.add(x, 2, alpha=3),
+            torch.sub(x, y, alpha=3),
+            torch.rsub(x, y, alpha=3),
+            torch.rsub(x, 2, alpha=3),
+            (2 * x).add_(y, alpha=3),
+        ]
+
+    scaled = network(sums, floats(2, 3), floats(2, 3))
     outputs = compile_network(to_relax(scaled, target), target)(*scaled.inputs)
-    assert compare_outputs(scaled.reference_outputs(), outputs).agrees
+    assert len(outputs) == 6 and compare_outputs(scaled.reference_outputs(), outputs).agrees
 
 
-@pytest.mark.parametrize(("exponent", "dtype"), [(2, np.int64), (2.0, np.float32), (0.5, np.float32)])
 @pytest.mark.parametrize("base", [np.arange(6), np.arange(6) > 2], ids=["integers", "booleans"])
 def test_powers_of_integers_and_booleans_have_pytorchs_type(
-    base: np.ndarray[Any, Any], exponent: float, dtype: type, target: tvm.target.Target
+    base: np.ndarray[Any, Any], target: tvm.target.Target
 ) -> None:
-    power = network(lambda _, x: x**exponent, base)
-    (output,) = compile_network(to_relax(power, target), target)(*power.inputs)
-    assert output.dtype == dtype
-    assert compare_outputs(power.reference_outputs(), [output]).agrees
+    power = network(lambda _, x: [x**2, x**2.0, x**0.5], base)
+    outputs = compile_network(to_relax(power, target), target)(*power.inputs)
+    assert [output.dtype for output in outputs] == [np.int64, np.float32, np.float32]
+    assert compare_outputs(power.reference_outputs(), outputs).agrees
 
 
-@pytest.mark.parametrize(("exponent", "calls"), [(2, 0), (3.0, 0), (4, 0), (2.5, 1)])
-def test_small_powers_are_multiplications(exponent: float, calls: int, target: tvm.target.Target) -> None:
-    cubed = network(lambda _, x: x**exponent, np.abs(floats(2, 3)))
-    mod = to_relax(cubed, target)
+@pytest.mark.parametrize(("exponents", "calls"), [((2, 3.0, 4), 0), ((2.5,), 1)])
+def test_small_powers_are_multiplications(
+    exponents: tuple[float, ...], calls: int, target: tvm.target.Target
+) -> None:
+    powers = network(lambda _, x: [x**exponent for exponent in exponents], np.abs(floats(2, 3)))
+    mod = to_relax(powers, target)
     assert sum("power" in var.name_hint for var in mod.get_global_vars()) == calls
-    check = compare_outputs(cubed.reference_outputs(), compile_network(mod, target)(*cubed.inputs))
+    check = compare_outputs(powers.reference_outputs(), compile_network(mod, target)(*powers.inputs))
     assert check.agrees

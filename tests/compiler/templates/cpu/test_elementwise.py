@@ -88,7 +88,7 @@ def check(task: Task) -> set[str]:
     return found
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(rows=st.integers(60, 120), columns=st.integers(35, 70), batch=st.sampled_from([2, 3, 5]))
 def test_odd_shapes_agree_with_the_task_as_it_is(rows: int, columns: int, batch: int) -> None:
     image = (batch, rows, columns)

@@ -109,7 +109,7 @@ def test_what_no_kernel_computes() -> None:
 @pytest.mark.parametrize("name", BERT)
 def test_kernels_of_bert_compile_without_spills(triton_cache: Path, name: str, capability: int) -> None:
     problem, gpu = BERT[name], GPUS[capability]
-    for tiling in ranked(problem, gpu)[:2]:
+    for tiling in ranked(problem, gpu)[:1]:
         found = compiled(problem, tiling, gpu)
         assert found.rejected_by(gpu) == ""
         assert len(found.kernels) == len(problem.launches(tiling))

@@ -1,4 +1,4 @@
-"""Entry of `python -m benchmarks.template_ratings`."""
+"""Ratings of templates by the closed form, the light profiler and the model, compared with latencies."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ from foretune.models.checkpoints.shipped import AUTO
 from tvm.s_tir.schedule import ScheduleError
 from tvm.target import Target
 
-from .. import template_ratings
-from ..common import argument_parser, start, this_machine
-from ..kept_runs import KeptRuns, add_options, earlier_result
-from ..tasks import largest_first
+from .common import argument_parser, start, this_machine
+from .kept_runs import KeptRuns, add_options, earlier_result
+from .tasks import largest_first
 
 NETWORKS = ("resnet18", "mobilenetv2", "bert_base")
 
@@ -132,11 +131,11 @@ def main() -> None:
                 if rows:
                     known[name] = rows
                     print(describe(f"{name} {dtype}", rows), flush=True)
-    print(f"wrote {runs.write('template_ratings', {'tasks': found}, begun, machine)}")
+    runs.write("template_ratings", {"tasks": found}, begun, machine)
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argument_parser(template_ratings)
+    parser = argument_parser(__name__)
     add = parser.add_argument
     add("--target", default="llvm", help="target (%(default)s)")
     add("--networks", nargs="+", default=NETWORKS, help="(%(default)s)")

@@ -1,11 +1,18 @@
-"""Entry of `python -m benchmarks.prefetching`."""
+"""Templates with and without prefetches of their weights, on layers of BERT and ResNet.
+
+    python -m benchmarks.prefetching
+
+A network's weights are not in a core's caches when their layer begins. The runs of a layer therefore
+alternate between copies of its weights, enough of them that the last cache does not keep them near a core.
+The same layer with resident weights is timed for comparison. Runs with and without prefetches take turns. The
+benchmark needs a minute for each data type.
+"""
 
 from __future__ import annotations
 
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import tvm
@@ -19,9 +26,8 @@ from foretune.compiler.tvm_compat import make_tune_context, parse_target
 from tvm.target import Target
 from tvm.tirx import For
 
-from .. import prefetching
-from ..common import RESULTS, argument_parser, start, this_machine, write_result
-from ..templates.shapes import Convolution, Linear, flops_of, values_of
+from .common import argument_parser, start, this_machine, write_result
+from .templates.shapes import Convolution, Linear, flops_of, values_of
 
 LAYERS = (
     *(Linear(128, 768, 768), Linear(128, 3072, 768), Linear(128, 768, 3072)),
@@ -40,10 +46,9 @@ SECONDS = 0.4
 
 
 def main() -> None:
-    parser = argument_parser(prefetching)
+    parser = argument_parser(__name__)
     parser.add_argument("--target", default="llvm", help="target (%(default)s)")
     parser.add_argument("--types", nargs="+", default=("float32", "bfloat16"), help="(%(default)s)")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="(%(default)s)")
     arguments = parser.parse_args()
     begun, target = start(), parse_target(arguments.target)
     rows = []
@@ -53,7 +58,7 @@ def main() -> None:
                 rows.append({"shape": layer.name, "dtype": dtype, **row})
                 print(describe(rows[-1]), flush=True)
     hardware = this_machine(arguments.target)
-    print(f"wrote {write_result('prefetching', {'shapes': rows}, begun, hardware, results=arguments.out)}")
+    write_result("prefetching", {"shapes": rows}, begun, hardware, results=arguments.out)
 
 
 def measured(module: tvm.IRModule, target: Target) -> dict[str, Any] | None:

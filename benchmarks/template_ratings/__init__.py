@@ -1,1 +1,0 @@
-"""Ratings of templates by the closed form, the light profiler and the model, compared with latencies."""
