@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from ..inputs import InputSpec, given_value, has_value
 from ..known import require_extra
-from .onnx_graph import LARGEST_BYTES, BadOnnxError, bind_values, graph_inputs, load, prepared
+from .onnx_graph import (
+    LARGEST_BYTES,
+    BadOnnxError,
+    bind_values,
+    graph_inputs,
+    load,
+    opset_of,
+    prepared,
+)
 
 if TYPE_CHECKING:
     import tvm
@@ -113,7 +121,7 @@ def to_relax(path: Path, inputs: Sequence[NDArray[Any]]) -> tvm.IRModule:
 
     model = prepared(path, inputs)
     names = [value.name for value in graph_inputs(model)]
-    return imported(model, dict(zip(names, inputs, strict=True)))
+    return imported(model, dict(zip(names, inputs, strict=True)), opset_of(model))
 
 
 def reference_outputs(path: Path, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:

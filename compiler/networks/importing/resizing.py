@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import torch
@@ -95,7 +96,41 @@ def _nearest(exact: bool) -> Callable[..., torch.Tensor]:
     return decompose
 
 
+def _sampled_volume(
+    x: torch.Tensor, grid: torch.Tensor, mode: int, padding: int, aligned: bool
+) -> torch.Tensor:
+    """`grid_sample` of volumes (batch, channels, d, h, w); the grid's last axis is x, y, z.
+
+    Mode 0 weighs the eight elements around a point, mode 1 takes the nearest. Padding 0 counts elements
+    outside as 0, padding 1 clamps the point.
+    """
+    if mode > 1 or padding > 1:
+        return NotImplemented
+    extents = x.shape[2:]
+    points = []
+    for point, extent in zip(reversed(grid.unbind(-1)), extents, strict=True):
+        place = (point + 1) / 2 * (extent - 1) if aligned else ((point + 1) * extent - 1) / 2
+        points.append(place.clamp(0, extent - 1) if padding == 1 else place)
+    rows, found = x.flatten(2), None
+    for corner in product((0, 1), repeat=3) if mode == 0 else [(0, 0, 0)]:
+        flat: Any = 0
+        weight: Any = 1.0
+        for point, extent, step in zip(points, extents, corner, strict=True):
+            first = point.round() if mode == 1 else point.floor()
+            near = first + step
+            inside = ((near >= 0) & (near <= extent - 1)).to(x.dtype)
+            share = 1.0 if mode == 1 else (point - first if step else 1 - (point - first))
+            weight = weight * inside * share
+            flat = flat * extent + near.clamp(0, extent - 1).to(torch.int64)
+        chosen = rows.gather(2, flat.flatten(1)[:, None].expand(-1, x.shape[1], -1))
+        part = chosen * weight.flatten(1)[:, None]
+        found = part if found is None else found + part
+    assert found is not None
+    return found.reshape(*x.shape[:2], *grid.shape[1:4])
+
+
 RESIZING: Mapping[Any, Callable[..., Any]] = {
+    _ATEN.grid_sampler_3d.default: _sampled_volume,
     _ATEN.upsample_linear1d.vec: _by_matrices(_linear_weights),
     _ATEN.upsample_trilinear3d.vec: _by_matrices(_linear_weights),
     _ATEN._upsample_bilinear2d_aa.vec: _by_matrices(_antialiased_weights, cubic=False),

@@ -24,6 +24,8 @@ def transposed_convolution(
     Output q = s * j + r along an axis of stride s sums x[j - m] * weight[r + s * m] over m. TVM's own
     operator multiplies s * s - 1 zeros next to each input.
     """
+    if transposed and len(stride) == 3:
+        return _with_zeros(x, weight, bias, stride, padding, dilation, output_padding, groups)
     if not transposed or len(stride) != 2 or groups != 1 or max(dilation) > 1:
         return NotImplemented
     kernel = weight.shape[2:]
@@ -44,6 +46,44 @@ def transposed_convolution(
         return NotImplemented  # output_padding reaches beyond the kernel
     found = every[:, :, top : top + sizes[0], left : left + sizes[1]]
     return found if bias is None else found + bias.reshape(-1, 1, 1)
+
+
+def _with_zeros(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    output_padding: list[int],
+    groups: int,
+) -> torch.Tensor:
+    """A convolution of the input with stride - 1 zeros between its elements: TVM has none of three axes."""
+    sides: list[int] = []
+    for axis, step in enumerate(stride):
+        if step > 1:
+            extent = x.shape[2 + axis]
+            spread = torch.nn.functional.pad(
+                x.unsqueeze(3 + axis), (0, 0) * (x.dim() - 3 - axis) + (0, step - 1)
+            )
+            x = spread.flatten(2 + axis, 3 + axis).narrow(2 + axis, 0, (extent - 1) * step + 1)
+        before = dilation[axis] * (weight.shape[2 + axis] - 1) - padding[axis]
+        sides = [before, before + output_padding[axis], *sides]
+    inner, outer, *kernel = weight.shape
+    turned = weight.flip(list(range(2, weight.dim()))).reshape(groups, inner // groups, outer, *kernel)
+    filters = turned.transpose(1, 2).reshape(groups * outer, inner // groups, *kernel)
+    none = [0] * len(stride)
+    return torch.ops.aten.convolution.default(
+        torch.nn.functional.pad(x, sides),
+        filters,
+        bias,
+        [1] * len(stride),
+        none,
+        dilation,
+        False,
+        none,
+        groups,
+    )
 
 
 def _transposed_conv_of_one_pixel(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -102,7 +102,7 @@ def _as_strided(
     """Elements of a contiguous tensor at positions from strides, as frames of a signal overlap."""
     if not x.is_contiguous():
         return NotImplemented
-    places: Any = torch.tensor(offset or 0)
+    places: Any = torch.full((), offset or 0, dtype=torch.int64)
     for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
         along = torch.arange(extent) * step
         places = places + along.reshape([-1 if axis == one else 1 for one in range(len(size))])

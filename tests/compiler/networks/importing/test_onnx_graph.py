@@ -134,4 +134,4 @@ def test_an_unknown_operator_is_named_with_its_node() -> None:
     value = helper.make_tensor_value_info("x", FLOAT, [3])
     model = helper.make_model(helper.make_graph([node], "graph", [value], []))
     with pytest.raises(OnnxConversionError, match=r"cannot be lowered: Frobnicate \(node strange\)"):
-        imported(model, {"x": ones(3)})
+        imported(model, {"x": ones(3)}, 18)

@@ -80,6 +80,19 @@ CASES: dict[str, tuple[Any, ...]] = {
         normal(4, 2),
         {"upper": True, "unitriangular": True},
     ),
+    "transposed convolution of a volume": (
+        ATEN.convolution.default,
+        *(normal(1, 4, 3, 2, 3), normal(4, 3, 3, 2, 3), normal(6)),
+        *([2, 1, 3], [1, 0, 2], [1, 2, 1], True, [1, 0, 2], 2),
+    ),
+    "sampled volume": (
+        ATEN.grid_sampler_3d.default,
+        *(normal(2, 3, 4, 5, 6), torch.rand(2, 2, 3, 4, 3) * 2.6 - 1.3, 0, 0, False),
+    ),
+    "nearest of a sampled volume": (
+        ATEN.grid_sampler_3d.default,
+        *(normal(2, 3, 4, 5, 6), torch.rand(2, 2, 3, 4, 3) * 2.6 - 1.3, 1, 1, True),
+    ),
     "cells of a volume": (ATEN.adaptive_max_pool3d.default, normal(1, 2, 5, 6, 7), [2, 3, 4]),
 }
 
