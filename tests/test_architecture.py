@@ -296,7 +296,7 @@ def test_import_cycles_are_seen(first: str, second: str, is_cycle: bool) -> None
     [
         (
             "foretune.inference.search.opening",
-            "from ..eto.backend import x",
+            "from ..eto.reuse_modes import x",
             ["foretune.inference.eto.reuse_modes.x"],
         ),
         (
@@ -304,7 +304,7 @@ def test_import_cycles_are_seen(first: str, second: str, is_cycle: bool) -> None
             "def f():\n    from .. import bolt",
             ["foretune.inference.bolt"],
         ),
-        ("foretune.inference.search.opening", "ROOMS = '..eto.backend:x'\nfrom ..reuse import x", []),
+        ("foretune.inference.search.opening", "ROOMS = '..eto.reuse_modes:x'\nfrom ..reuse import x", []),
         ("foretune.inference.eto.reuse_modes", "from .search import x", []),
         ("foretune.inference.eto.reuse_modes", "from ..fasor import x", ["foretune.inference.fasor.x"]),
         ("foretune.inference.advise", "from .bolt.advice import x", []),

@@ -53,6 +53,11 @@ def input_ranges(specs: Sequence[InputSpec]) -> tuple[InputRange, ...]:
     )
 
 
+def own_range(array: NDArray[Any]) -> InputRange:
+    """Range of an input's own elements, where no other is known."""
+    return InputRange(int(array.max(initial=0)) + 1 if array.dtype.kind in "iu" else 2)
+
+
 def has_value(spec: InputSpec) -> bool:
     """Whether a specification gives the value of an input."""
     return isinstance(spec, Mapping) and VALUE in spec

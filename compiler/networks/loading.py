@@ -28,6 +28,7 @@ from .inputs import (
     example_inputs,
     input_ranges,
     other_array,
+    own_range,
 )
 from .known import ZOO, draw_statistics
 from .outputs import BadOutputError, output_arrays
@@ -109,29 +110,17 @@ class Network:
     def with_other_inputs(self, seed: int) -> Network:
         """The network with other random inputs: normal ones, and permuted integers; fixed ones stay."""
         rng = np.random.default_rng(seed)
-        return self.with_inputs(
-            [
-                array if known.fixed else other_array(array, rng)
-                for array, known in zip(self.inputs, self.known_ranges, strict=True)
-            ]
-        )
+        return self._changed(lambda array, _: other_array(array, rng))
 
     def with_edge_inputs(self) -> Network:
         """The network with inputs that are easily forgotten: see `edge_array`; fixed ones stay."""
-        return self.with_inputs(
-            [
-                array if known.fixed else edge_array(array, known.high)
-                for array, known in zip(self.inputs, self.known_ranges, strict=True)
-            ]
-        )
+        return self._changed(edge_array)
 
-    @property
-    def known_ranges(self) -> tuple[InputRange, ...]:
-        """`ranges`, or the range of each example input's own elements."""
-        return self.ranges or tuple(
-            InputRange(int(array.max(initial=0)) + 1 if array.dtype.kind in "iu" else 2)
-            for array in self.inputs
-        )
+    def _changed(self, change: Callable[[NDArray[Any], int], NDArray[Any]]) -> Network:
+        """The network with inputs that `change` makes of an input and of its range."""
+        ranges = self.ranges or tuple(map(own_range, self.inputs))
+        pairs = zip(self.inputs, ranges, strict=True)
+        return self.with_inputs([array if one.fixed else change(array, one.high) for array, one in pairs])
 
     def rounding_errors(self, reference: Sequence[NDArray[Any]]) -> list[float]:
         """Largest difference of each of `reference`, the network's own outputs, from exact ones.
@@ -202,10 +191,9 @@ def load_network(
         raise UnknownNetworkError(
             f"network={name_or_path}: kwargs= is for the factory of an import path, package.module:Factory"
         )
+    check_name(name_or_path)
     if name_or_path.endswith(".onnx"):
         path = Path(name_or_path)
-        if not path.is_file():
-            raise UnknownNetworkError(f"network={name_or_path}: no such file; give the path of an ONNX file")
         require_no_draws(path)
         specs = _onnx_specs(path, batch) if inputs is None else _one_spec_for_each_input(path, inputs)
         values, rest = onnx_import.given_values(path, specs)
@@ -220,12 +208,10 @@ def load_network(
             )
         name = name_or_path.rpartition(":")[2]
         specs, factory = inputs, partial(_call_import_path, name_or_path, dict(kwargs or {}))
-    elif name_or_path in ZOO:
+    else:
         entry, name = ZOO[name_or_path], name_or_path
         specs = inputs if inputs is not None else [_with_batch(spec, batch) for spec in entry.inputs]
         factory = partial(_with_drawn_statistics, entry.build)
-    else:
-        raise UnknownNetworkError(_unknown_name(name_or_path))
 
     arrays = example_inputs(specs, seed)
     with torch.random.fork_rng(devices=[]):
@@ -279,16 +265,12 @@ def check_name(name_or_path: str) -> None:
         if not Path(name_or_path).is_file():
             raise UnknownNetworkError(f"network={name_or_path}: no such file; give the path of an ONNX file")
     elif ":" not in name_or_path and name_or_path not in ZOO:
-        raise UnknownNetworkError(_unknown_name(name_or_path))
-
-
-def _unknown_name(name: str) -> str:
-    close = difflib.get_close_matches(name, ZOO, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    return (
-        f"network={name}: unknown; {hint}Known by name: {', '.join(ZOO)}. Or give package.module:Factory, or "
-        "a path that ends in .onnx"
-    )
+        close = difflib.get_close_matches(name_or_path, ZOO, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise UnknownNetworkError(
+            f"network={name_or_path}: unknown; {hint}Known by name: {', '.join(ZOO)}. Or give "
+            "package.module:Factory, or a path that ends in .onnx"
+        )
 
 
 def _with_drawn_statistics(build: Callable[[], nn.Module]) -> nn.Module:

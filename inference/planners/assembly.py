@@ -6,13 +6,13 @@ from tvm.target import Target
 
 from ..database.tuning_database import TuningDatabase
 from ..reuse.base import ReuseMode
-from ..reuse.registry import reuse_mode
 from ..search.config import OneShotConfig
+from ..search.registry import REUSES
 
 
 def reuse_of_run(
     config: OneShotConfig, target: Target, database: TuningDatabase, *, retune: bool = False
 ) -> ReuseMode:
     """Reuse mode of a run, which makes the planners. With `retune` it reuses nothing from the database."""
-    mode: type[ReuseMode] = reuse_mode(config.reuse_in_use)
+    mode: type[ReuseMode] = REUSES.find(config.reuse_in_use)
     return mode(config, target, database, retune=retune)

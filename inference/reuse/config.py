@@ -8,7 +8,7 @@ from ...configuration import check_least
 from ..search.settings_checks import OneShotConfigError
 
 OFF, AUTO = "off", "auto"
-"""Values of `search.reuse` for no reuse and for the default reuse; `registry.REUSES` has all values."""
+"""Values of `search.reuse` for no reuse and for the default reuse; see `search.registry.REUSES`."""
 
 NO_BRIDGES, ONE_HOP, ALL_BRIDGES = BRIDGES = ("none", "one_hop", "all")
 """Values of `search.eto.bridges`: the three variants in ETO's Figure 11."""

@@ -14,13 +14,11 @@ from ...configuration import check_least
 from ..families.registry import check_grouping
 from ..planners.registry import planner_config
 from ..reuse.config import AUTO, OFF, AutoConfig, EtoConfig
-from ..reuse.registry import check_reuse, reuse_mode
 from ..spaces.config import STOCK, SubSpaceConfig
-from ..spaces.registry import space_class
 from ..starts.config import KNOWN, PretunedConfig
-from ..starts.registry import check_starts
 from ..strategies.base import Strategy
 from ..strategies.registry import fitted_strategy, strategy_class, strategy_config
+from .registry import REUSES, SPACES, STARTS
 from .selection import StopConfig
 from .settings_checks import OneShotConfigError
 
@@ -99,9 +97,9 @@ class OneShotConfig:
         check_grouping(self.families)
         if self.overlap not in OVERLAPS:
             raise OneShotConfigError(f"search.overlap={self.overlap}: use one of {', '.join(OVERLAPS)}")
-        check_reuse(self.reuse)
-        check_starts(self.starts)
-        if space_class(self.space).needs_narrowing and not self.strategy_class.narrows_space:
+        REUSES.check(self.reuse)
+        STARTS.check(self.starts)
+        if SPACES.find(self.space).needs_narrowing and not self.strategy_class.narrows_space:
             raise OneShotConfigError(
                 f"search.space={self.space}: search/strategy={self.strategy.name} draws from all decisions "
                 f"of MetaSchedule; use search/strategy=draft, or search.space={STOCK}"
@@ -142,7 +140,7 @@ class OneShotConfig:
 
         Raises the errors of `DesignSpace.check` for a design space that the target does not support.
         """
-        space_class(self.space).check(self, target)
+        SPACES.find(self.space).check(self, target)
         return replace(self, strategy=fitted_strategy(self.strategy, target))
 
     @property
@@ -152,7 +150,7 @@ class OneShotConfig:
 
     def for_reuse(self) -> OneShotConfig:
         """The settings of a search with `reuse`: unchanged unless `reuse` selects a published search."""
-        found: OneShotConfig = reuse_mode(self.reuse).settings(self)
+        found: OneShotConfig = REUSES.find(self.reuse).settings(self)
         return found
 
     @property

@@ -37,3 +37,37 @@ class Registry:
         self.check(name)
         module, _, attribute = self.homes[name].partition(":")
         return getattr(import_module(module, self.package), attribute)
+
+
+SPACES = Registry(
+    "search.space",
+    __package__,
+    {"stock": "..spaces.stock:StockSpace", "sub_space": "..fasor.sub_space:SubSpace"},
+)
+"""Class of each `DesignSpace`; conf/search/default.yaml documents the values of all options."""
+
+STARTS = Registry(
+    "search.starts",
+    __package__,
+    {
+        "known": "..starts.database:no_further_starts",
+        "pretuned": "..fasor.pretuned_starts:pretuned_starts",
+    },
+)
+"""Functions that create the start sources of a run in addition to the database and the imported bundles.
+
+Their arguments are the settings of the search, the target, the tuning database and whether the run retunes.
+"""
+
+REUSES = Registry(
+    "search.reuse",
+    __package__,
+    {
+        "off": "..reuse.base:NoReuse",
+        "auto": "..reuse.auto:AutoReuse",
+        "paper": "..eto.reuse_modes:PaperReuse",
+        "top_k": "..eto.reuse_modes:TopKReuse",
+        "selective": "..eto.reuse_modes:SelectiveReuse",
+    },
+)
+"""Class of each `ReuseMode`."""

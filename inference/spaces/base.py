@@ -22,8 +22,8 @@ class DesignSpace(ABC):
 
     A generator's schedule rules make the sketches, its postprocessors reject programs, and its mutators
     define the changes that evolution and annealing make. Candidates are ordinary traces. Databases, the
-    plug-in and stock compilation therefore work with the candidates of every space. `registry.SPACES` lists
-    the spaces that `search.space` can choose; `check` and `of_task` create them.
+    plug-in and stock compilation therefore work with the candidates of every space. `SPACES` of
+    `search.registry` lists the spaces that `search.space` can choose; `check` and `of_task` create them.
     """
 
     needs_narrowing: ClassVar[bool] = False

@@ -16,8 +16,8 @@ from ...compiler.templates.cpu.winograd import read_winograd
 from ...compiler.tvm_compat import stock_space
 from ...dataset.hardware import Hardware
 from ..search.config import OneShotConfig
+from ..search.registry import SPACES
 from .base import DesignSpace
-from .registry import space_class
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def chosen_space(config: OneShotConfig, task: Task, target: Target, hardware: Ha
     """
     if _has_own_templates(task):
         return TemplateSpace(hardware, SKETCHES)
-    space: type[DesignSpace] = space_class(config.space)
+    space: type[DesignSpace] = SPACES.find(config.space)
     return space.of_task(config, task, target, hardware)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..search.settings_checks import OneShotConfigError
 
 KNOWN = "known"
-"""Default of `search.starts`; `registry.STARTS` has all values."""
+"""Default of `search.starts`; `search.registry.STARTS` has all values."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from ...compiler.targets import target_instructions
 from ...dataset.hardware import Hardware
 from ..database.tuning_database import TuningDatabase
 from ..search.config import OneShotConfig
+from ..search.registry import STARTS
 from .base import StartSource
-from .registry import further_starts
 
 
 def has_templates(config: OneShotConfig, target: Target) -> bool:
@@ -54,5 +54,5 @@ def asked_starts(
                 target, hardware, count, profiler, config.template_margin, alone=not config.measure
             )
         )
-    sources += further_starts(config.starts)(config, target, database, retune)
+    sources += STARTS.find(config.starts)(config, target, database, retune)
     return sources

@@ -13,7 +13,6 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from ....errors import UserError, first_line
 from ...tvm_compat.dumps import without_dumps
-from .onnx_graph import opset_of
 from .onnx_own import CONSTANT, CONVERTERS, REFUSED
 
 
@@ -21,22 +20,22 @@ class OnnxConversionError(UserError, ValueError):
     """TVM's importer does not know an ONNX operator, or cannot convert a node."""
 
 
-def imported(model: Any, inputs: Mapping[str, NDArray[Any]]) -> tvm.IRModule:
-    """Relax module of a prepared model (`onnx_graph.prepared`), weights bound as constants.
+def imported(model: Any, inputs: Mapping[str, NDArray[Any]], opset: int) -> tvm.IRModule:
+    """Relax module of a prepared model (`onnx_graph.prepared`) in an opset, weights bound as constants.
 
     Raises OnnxConversionError.
     """
     with warnings.catch_warnings(), without_dumps():
         warnings.simplefilter("ignore")
-        return _imported(model, inputs)
+        return _imported(model, inputs, opset)
 
 
-def _imported(model: Any, inputs: Mapping[str, NDArray[Any]]) -> tvm.IRModule:
+def _imported(model: Any, inputs: Mapping[str, NDArray[Any]], opset: int) -> tvm.IRModule:
     importer = _OnnxImporter(
         {name: list(array.shape) for name, array in inputs.items()},
         {name: str(array.dtype) for name, array in inputs.items()},
     )
-    return importer.from_onnx(model.graph, opset_of(model))
+    return importer.from_onnx(model.graph, opset)
 
 
 def known_operators() -> set[str]:

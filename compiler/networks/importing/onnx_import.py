@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from ..inputs import InputSpec, given_value, has_value
 from ..known import require_extra
-from .onnx_graph import LARGEST_BYTES, bind_values, graph_inputs, load, prepared
+from .onnx_graph import (
+    LARGEST_BYTES,
+    BadOnnxError,
+    bind_values,
+    graph_inputs,
+    load,
+    opset_of,
+    prepared,
+)
 
 if TYPE_CHECKING:
     import tvm
@@ -29,9 +37,21 @@ def input_signature(path: Path) -> list[tuple[str, list[int | None], str]]:
     signature = []
     for value in graph_inputs(model):
         tensor = value.type.tensor_type
+        if not tensor.elem_type or tensor.elem_type in (onnx.TensorProto.STRING, *_complex(onnx)):
+            kind = value.type.WhichOneof("value") or "tensor_type"
+            shown = "strings" if tensor.elem_type == onnx.TensorProto.STRING else kind.removesuffix("_type")
+            shown = "complex numbers" if tensor.elem_type in _complex(onnx) else shown
+            raise BadOnnxError(
+                f"network={path}: input {value.name} is of {shown}, and a compiled network has tensors of "
+                "real numbers only; compute this part outside of the network"
+            )
         shape = [d.dim_value if d.dim_value > 0 else None for d in tensor.shape.dim]
         signature.append((value.name, shape, str(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))))
     return signature
+
+
+def _complex(onnx: Any) -> tuple[int, int]:
+    return onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128
 
 
 def output_names(path: Path) -> list[str]:
@@ -101,7 +121,7 @@ def to_relax(path: Path, inputs: Sequence[NDArray[Any]]) -> tvm.IRModule:
 
     model = prepared(path, inputs)
     names = [value.name for value in graph_inputs(model)]
-    return imported(model, dict(zip(names, inputs, strict=True)))
+    return imported(model, dict(zip(names, inputs, strict=True)), opset_of(model))
 
 
 def reference_outputs(path: Path, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:

@@ -190,7 +190,7 @@ class Problem(ABC):
 
     def workspace(self, tiling: Tiling) -> tuple[int, ...] | None:
         """Shape of a float32 array that the kernels hand each other; None for a single kernel."""
-        return (tiling.parts, self.rows, self.columns) if tiling.parts > 1 else None
+        return (tiling.parts, self.rows, self.columns) if self.divisible and tiling.parts > 1 else None
 
     def tilings(self, gpu: Gpu) -> Iterator[Tiling]:
         """Tilings that are worth a look."""

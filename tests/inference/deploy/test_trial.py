@@ -1,0 +1,77 @@
+"""Trial of a tuned network: wrong schedules are left out, and wrong outputs write no library."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from foretune.compiler.tvm_compat import parse_target
+from foretune.inference.deploy.outputs import OutputCheck
+from foretune.inference.deploy.trial import Trial
+from foretune.inference.run.profiling import StageClock
+from foretune.inference.run.result import NOT_BUILT, WRONG
+from rich.console import Console
+from support.results import make_task
+
+HERE = parse_target("llvm")
+OTHER = parse_target({"kind": "llvm", "mtriple": "riscv64-linux-gnu"})
+TASKS = [make_task(name=name, workload_hash=f"hash of {name}") for name in ("a", "b", "c")]
+
+
+@dataclass
+class Compiled:
+    """A compiled network that knows which tasks have schedules."""
+
+    scheduled: tuple[str, ...]
+    unbuildable: tuple[str, ...] = ()
+    written: list[Path] = field(default_factory=list)
+
+    def export(self, path: Path) -> None:
+        self.written.append(path)
+
+
+class FakeTrial(Trial):
+    """Compiles `Compiled` networks."""
+
+    def _compiled(self, tuned: Any, without: Collection[str] = ()) -> Any:
+        self.last = Compiled(tuple(task.name for task in TASKS if task.workload_hash not in without))
+        return self.last
+
+
+def trial() -> FakeTrial:
+    return FakeTrial(SimpleNamespace(), Console(quiet=True), StageClock(), lambda: 0.0)  # type: ignore[arg-type]
+
+
+def tuned(wrong: Collection[str], target: Any = HERE) -> Any:
+    """A network whose outputs differ while one of the tasks in `wrong` has a schedule."""
+
+    def check(compiled: Compiled) -> OutputCheck:
+        return OutputCheck(float("*" in wrong or bool(set(wrong) & set(compiled.scheduled))), 0.5)
+
+    return SimpleNamespace(results=TASKS, target=target, original=SimpleNamespace(check=check))
+
+
+@pytest.mark.parametrize("wrong", ["", "b", "ac"])
+def test_a_task_whose_schedule_changes_the_outputs_runs_untuned(wrong: str) -> None:
+    compiled = Compiled(("a", "b", "c"), unbuildable=("d",))
+    found, check, reasons = trial()._checked(tuned(wrong), compiled)
+    assert check.agrees and set(found.scheduled) == set("abc") - set(wrong)
+    assert reasons == {"d": NOT_BUILT, **dict.fromkeys(wrong, WRONG)}
+
+
+@pytest.mark.parametrize(("wrong", "written"), [("", True), ("b", True), ("*", False)])
+def test_wrong_outputs_write_no_library(wrong: str, written: bool, tmp_path: Path) -> None:
+    runs = trial()
+    timed = runs._export_alone(tmp_path / "net.so", tuned(wrong))
+    assert timed.check is not None and timed.check.agrees == written
+    assert runs.last.written == ([tmp_path / "net.so"] if written else [])
+
+
+def test_a_network_for_another_machine_is_written_without_a_run(tmp_path: Path) -> None:
+    runs = trial()
+    assert runs._export_alone(tmp_path / "net.so", tuned("*", OTHER)).check is None
+    assert runs.last.written == [tmp_path / "net.so"]
