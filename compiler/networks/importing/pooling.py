@@ -56,24 +56,28 @@ def _shifted(
     return parts, places
 
 
-def _avg_pool2d(
-    x: torch.Tensor,
-    size: Sequence[int],
-    step: Sequence[int] = (),
-    padding: Sequence[int] = (0, 0),
-    ceiling: bool = False,
-    count_padding: bool = True,
-    divisor: int | None = None,
-) -> torch.Tensor:
-    """An average with a divisor of its own, which TVM's importer leaves out."""
-    if divisor is None:
-        return NotImplemented
-    sizes = _each(size, 2)
-    parts, _ = _shifted(x, sizes, _each(step or size, 2), _each(padding, 2), [1, 1], ceiling, 0.0)
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total / divisor
+def _average_by_divisor(axes: int) -> Callable[..., torch.Tensor]:
+    """An average of images or volumes with a divisor of its own, which TVM's importer leaves out."""
+
+    def decompose(
+        x: torch.Tensor,
+        size: Sequence[int],
+        step: Sequence[int] = (),
+        padding: Sequence[int] = (0,),
+        ceiling: bool = False,
+        count_padding: bool = True,
+        divisor: int | None = None,
+    ) -> torch.Tensor:
+        if divisor is None:
+            return NotImplemented
+        sizes, steps = _each(size, axes), _each(step or size, axes)
+        parts, _ = _shifted(x, sizes, steps, _each(padding, axes), [1] * axes, ceiling, 0.0)
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        return total / divisor
+
+    return decompose
 
 
 def _max_pool_with_positions(
@@ -135,7 +139,8 @@ def _adaptive_max_pool(x: torch.Tensor, output_size: Sequence[int]) -> tuple[tor
 
 
 POOLING: Mapping[Any, Callable[..., Any]] = {
-    _ATEN.avg_pool2d.default: _avg_pool2d,
+    _ATEN.avg_pool2d.default: _average_by_divisor(2),
+    _ATEN.avg_pool3d.default: _average_by_divisor(3),
     _ATEN.adaptive_max_pool2d.default: _adaptive_max_pool,
     _ATEN.adaptive_max_pool3d.default: _adaptive_max_pool,
 }

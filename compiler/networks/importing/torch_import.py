@@ -9,6 +9,7 @@ import torch
 import tvm
 from torch import nn
 from torch.export import ExportedProgram
+from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from ....errors import first_line
@@ -29,7 +30,23 @@ class _Importer(ExportedProgramImporter):
     def create_convert_map(self) -> dict[str, Callable[..., Any]]:
         known = super().create_convert_map()
         further = {name: self._bound(convert) for name, convert in CONVERTERS.items()}
-        return {name: _naming(name, convert) for name, convert in {**known, **further}.items()}
+        converts = {**known, **further}
+        return {name: _naming(name, self._of_pytorchs_type(convert)) for name, convert in converts.items()}
+
+    def _of_pytorchs_type(self, convert: Callable[..., Any]) -> Callable[..., Any]:
+        """Casts a floating result to PyTorch's type: TVM's products of float16 tensors are float32."""
+
+        def converted(node: Any) -> Any:
+            found, value = convert(node), node.meta.get("val")
+            kind = getattr(found, "ty", None)
+            if not isinstance(value, torch.Tensor) or not isinstance(kind, relax.TensorType):
+                return found
+            wanted, made = str(value.dtype).removeprefix("torch."), str(kind.dtype)
+            if wanted == made or not all("float" in one for one in (wanted, made)):
+                return found
+            return self.block_builder.emit(relax.op.astype(found, wanted))
+
+        return converted
 
     def _bound(self, convert: Callable[..., Any]) -> Callable[..., Any]:
         return lambda node: convert(node, self)

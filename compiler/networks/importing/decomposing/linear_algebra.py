@@ -67,6 +67,15 @@ def _triangular_solution(
     return torch.stack(rows, -2)
 
 
+def _summed_products(
+    bias: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *, beta: float = 1, alpha: float = 1
+) -> torch.Tensor:
+    """`addbmm`: the sum of the products of a batch and a bias."""
+    found = torch.bmm(left, right).sum(0)
+    found = found if alpha == 1 else found * alpha
+    return found if beta == 0 else found + (bias if beta == 1 else bias * beta)
+
+
 MOST_ROWS = 16
 """Rows up to which a triangular system is solved row after row."""
 
@@ -74,6 +83,7 @@ LINEAR_ALGEBRA: Mapping[Any, Callable[..., Any]] = {
     _ATEN.cov.default: _covariance,
     _ATEN.corrcoef.default: _correlation,
     _ATEN.diagonal_scatter.default: _diagonal_scatter,
+    _ATEN.addbmm.default: _summed_products,
     _ATEN.conv_tbc.default: _convolution_of_time_first,
     _ATEN.linalg_solve_triangular.default: _triangular_solution,
 }

@@ -85,6 +85,14 @@ CASES: dict[str, tuple[Any, ...]] = {
         *(normal(1, 4, 3, 2, 3), normal(4, 3, 3, 2, 3), normal(6)),
         *([2, 1, 3], [1, 0, 2], [1, 2, 1], True, [1, 0, 2], 2),
     ),
+    "sum of products": (
+        ATEN.addbmm.default,
+        *(normal(4, 2), normal(3, 4, 5), normal(3, 5, 2), {"beta": 0.5, "alpha": 2}),
+    ),
+    "divisor of a volume": (
+        ATEN.avg_pool3d.default,
+        *(normal(1, 2, 5, 6, 7), [2, 3, 2], [2], [1, 1, 0], True, True, 3),
+    ),
     "sampled volume": (
         ATEN.grid_sampler_3d.default,
         *(normal(2, 3, 4, 5, 6), torch.rand(2, 2, 3, 4, 3) * 2.6 - 1.3, 0, 0, False),
