@@ -106,7 +106,7 @@ def test_the_defaults_are_those_of_the_code() -> None:
 
 
 def test_a_network_without_layers(tmp_path: Path) -> None:
-    with pytest.raises(NothingToAdviseError, match="NoLayers: none of its 1 tasks"):
+    with pytest.raises(NothingToAdviseError, match="NoLayers: it has 1 task, and none"):
         advised(tmp_path, network="support.advice:NoLayers", predict=True)
 
 
