@@ -125,9 +125,9 @@ def run(config: AdviseConfig, console: Console | None = None) -> Advice:
     layers = read_layers(tasks)
     if not layers:
         raise NothingToAdviseError(
-            f"network={config.network}: it has {counted(len(tasks), 'task')}, and none is a convolution or linear "
-            "layer in a form and data type that can be built otherwise; give a network that has some, in "
-            "float32"
+            f"network={config.network}: it has {counted(len(tasks), 'task')}, and none is a convolution or "
+            "linear layer in a form and data type that can be built otherwise; give a network that has some, "
+            "in float32"
         )
     with _opened(config, target, checkpoint) as (source, hardware), job_progress(console) as progress:
         advised = AdviceRun(
