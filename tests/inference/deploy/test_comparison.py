@@ -85,7 +85,7 @@ def test_a_failing_rival_is_a_row_and_the_comparison_goes_on(
         UNTUNED: "",
         "doubling": "",
         "tripling": rows["tripling"].error,
-        "wrong shape": "the outputs have shapes [(7,)], expected [(2, 3)]",
+        "wrong shape": "the outputs have shapes [[7]], and the original's [[2, 3]]",
         "dying": "killed by signal 6",
         "hanging": "no answer within 10 s",
         "dying later": "exited with code 3",
