@@ -5,7 +5,6 @@ from __future__ import annotations
 from tvm.target import Target
 
 from ...compiler.networks import LoweredNetwork, Network, lowered_network
-from ...compiler.types import INT8, WIDE
 from ..deploy.dry_run import checked_lowering
 from ..deploy.original import Original
 from .config import TuneConfig
@@ -17,15 +16,9 @@ own evaluator is slow."""
 
 
 def original_of(network: Network, config: TuneConfig, clock: StageClock) -> Original:
-    """The original, which ran once; all comparisons of the run use its outputs.
-
-    A set quantises its networks for int8 later than this, so that it compares them in float32 here.
-    """
-    dtype = config.lowering.dtype
-    if dtype == INT8 and network.quantised_path is None:
-        dtype = WIDE
+    """The original, which ran once; all comparisons of the run use its outputs."""
     with clock.stage(REFERENCE):
-        return Original(network, dtype, config.check_inputs)
+        return Original(network, config.lowering.dtype, config.check_inputs)
 
 
 def lowered_for(

@@ -5,13 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tvm.target import Target
 
-from ...compiler.networks import load_network
+from ...compiler.networks import LoweredNetwork, load_network
 from ...compiler.networks.alternatives.alternatives import Offer, merged_offers
 from ...compiler.networks.loading import kind_and_line
+from ...compiler.networks.low_precision.quantisation import quantised
 from ...compiler.task import Task
+from ...compiler.types import INT8
 from ...errors import UserError
 from ...terminal import say
 from ...wording import part_of
@@ -65,10 +69,7 @@ class SetRun(TuningRun):
                 self.console.status(f"turning {member.name} into tasks"),
             ):
                 try:
-                    network = load_network(**member.arguments(self.config.seed, self.config.kwargs))
-                    lowered = lowered_for(
-                        network, target, self.config, self.work, original_of(network, self.config, self.work)
-                    )
+                    lowered = self._lowered(member, target)
                     joined |= self.joined_calls(lowered.relax_mod, target)
                     offers.append(lowered.offers)
                     tasks[member.name] = lowered.tasks
@@ -79,6 +80,15 @@ class SetRun(TuningRun):
         if not tasks:
             raise NetworkSetError(_failed(list(outcomes.values()), len(members)))
         return tasks, offers, outcomes
+
+    def _lowered(self, member: Member, target: Target) -> LoweredNetwork:
+        """The lowered network, after a dry run."""
+        config = self.config
+        network = load_network(**member.arguments(config.seed, config.kwargs))
+        with TemporaryDirectory() as folder:
+            if config.lowering.dtype == INT8:
+                network = quantised(network, config.lowering.calibration, Path(folder) / "quantised.onnx")
+            return lowered_for(network, target, config, self.work, original_of(network, config, self.work))
 
     def _tried(self, member: Member, outcome: NetworkOutcome) -> NetworkOutcome:
         self.console.rule(member.name)
