@@ -193,7 +193,7 @@ import sys
 from pathlib import Path
 
 from foretune.inference.database.tuning_database import StoredSchedules
-from test_stored_schedules import OTHERS, content
+from test_tuning_database import OTHERS, content
 
 folder, first = Path(sys.argv[1]), int(sys.argv[2])
 stored = StoredSchedules(folder)

@@ -55,5 +55,5 @@ def test_an_advice_without_a_latency_is_an_error(tmp_path: Path) -> None:
 
     asked = Asked(("relu",), None, 0.01, 1, 6000)
     run = AdviceRun(asked, TARGET, HARDWARE, Nothing(lambda task: 1.0), Progress(), tmp_path / "kept")
-    with pytest.raises(NoLatencyError, match="network=net: no program of its 1 tasks ran"):
+    with pytest.raises(NoLatencyError, match="network=net: no program of its 1 task ran"):
         run.advice("net", [TASK], [layer(CONV)])
