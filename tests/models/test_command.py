@@ -190,8 +190,8 @@ def test_parts_of_a_split_that_overlap_are_named(tmp_path, normaliser):
     save_checkpoint(tmp_path / "leaky", model, card_of(normaliser, split=split))
     found = list(problems(str(tmp_path / "leaky")))
     assert [text.split(":")[0] for text in found] == [
-        "1 tasks are in its train and in its test part",
-        "1 tasks are in its validation and in its test part",
+        "1 task is in its train and in its test part",
+        "1 task is in its validation and in its test part",
     ]
 
 
