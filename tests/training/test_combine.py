@@ -61,7 +61,7 @@ def test_members_of_a_kind_stand_together_and_each_counts_alike(tmp_path, capsys
 
     main(["checkpoints", "show", f"{tmp_path}/all"])
     shown = capsys.readouterr().out
-    assert "part 2 of 3" in shown and "lstm, seed 0, 1 epochs" in shown and "combined" not in shown
+    assert "part 2 of 3" in shown and "lstm, seed 0, 1 epoch," in shown and "combined" not in shown
 
     # rounding to half precision halves the file and hardly moves a score
     combine(parts, DATA, tmp_path / "half", half=True)
