@@ -203,7 +203,9 @@ def test_a_build_that_fails_is_named(
         raise RuntimeError("\nno such instruction\nat line 3")
 
     monkeypatch.setattr(tvm, "compile", fail)
-    with pytest.raises(NetworkBuildError, match=rf"llvm: .*none of {len(tasks)} tasks scheduled: no such instr"):
+    with pytest.raises(
+        NetworkBuildError, match=rf"llvm: .*none of {len(tasks)} tasks scheduled: no such instr"
+    ):
         compile_network(relax_mod, target)
 
 
