@@ -68,7 +68,7 @@ class JobProgress(Progress):
         return grid
 
     def _cells(self, task: Task, width: int) -> list[RenderableType]:
-        """What fits into a line of `width` characters."""
+        """Parts of the line that fit into `width` characters."""
         left_s = self._left_s(task)
         left = f"{_clock(left_s)} left" if left_s is not None else "-:--:-- left"
         room = width - _LEAST_BAR - 1 - len(_count(task)) - 1 - len(left)

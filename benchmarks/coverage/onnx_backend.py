@@ -186,12 +186,12 @@ def settings_of(graph: Any) -> set[str]:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    from . import onnx_check, suite
+    from . import conversion_check, suite
 
     this = sys.modules[__name__]
     arguments = suite.arguments_of(this, BENCHMARK, LIMIT_S, words)
     cases = list(backend_cases((arguments.runs_in / "models").resolve()))
-    suite.run_suite(this, BENCHMARK, cases, onnx_check.check_operator, limit_s=LIMIT_S, words=words)
+    suite.run_suite(this, BENCHMARK, cases, conversion_check.check_operator, limit_s=LIMIT_S, words=words)
 
 
 if __name__ == "__main__":

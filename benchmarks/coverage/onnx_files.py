@@ -142,12 +142,12 @@ def extracted(package: str, member: str, cache: Path) -> Path:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    from . import onnx_check, suite
+    from . import conversion_check, suite
 
     this = sys.modules[__name__]
     arguments = suite.arguments_of(this, BENCHMARK, LIMIT_S, words)
     cases = list(file_cases((arguments.runs_in / "files").resolve()))
-    suite.run_suite(this, BENCHMARK, cases, onnx_check.check_network, limit_s=LIMIT_S, words=words)
+    suite.run_suite(this, BENCHMARK, cases, conversion_check.check_network, limit_s=LIMIT_S, words=words)
 
 
 if __name__ == "__main__":

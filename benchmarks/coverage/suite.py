@@ -99,9 +99,9 @@ def run_suite(
         "rows": rows,
     }
     notes = "Each row has the commit it was run at. Seconds were taken beside other work of the machine."
-    folder = write_result(suite, result, begun, this_machine(), notes=notes, results=arguments.out)
+    write_result(suite, result, begun, this_machine(), notes=notes, results=arguments.out)
     counts = ", ".join(f"{result[name.replace(' ', '_')]} {name}" for name in OUTCOMES)
-    print(f"{len(rows)} tried: {counts}; {len(not_run)} not run yet; wrote {folder}")
+    print(f"{len(rows)} tried: {counts}; {len(not_run)} not run yet")
     return result
 
 

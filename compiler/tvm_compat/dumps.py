@@ -1,4 +1,4 @@
-"""What TVM prints about a conversion that fails."""
+"""TVM's own messages about a conversion that fails, kept away from the user."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ seconds, before a search of minutes.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -125,19 +124,17 @@ def _first_wrong_operator(network: Network, target: Target, lowering: Lowering) 
     )
 
 
-def run_plainly(
-    relax_mod: tvm.IRModule, target: Target, inputs: Sequence[NDArray[Any]]
-) -> list[NDArray[Any]]:
-    """Outputs of a `plain_network`."""
-    return list(plain_network(relax_mod, target)(*inputs))
-
-
 def plain_network(relax_mod: tvm.IRModule, target: Target) -> Run:
     """A module from `to_relax` with plain schedules, to be called with arrays on this machine's CPU.
 
     Raises NetworkBuildError.
     """
-    machine = relax.VirtualMachine(_executable(relax_mod, target).jit(), tvm.cpu())
+    return run_of(_executable(relax_mod, target))
+
+
+def run_of(executable: tvm.runtime.Executable) -> Run:
+    """A compiled module, to be called with arrays on this machine's CPU."""
+    machine = relax.VirtualMachine(executable.jit(), tvm.cpu())
 
     def run(*inputs: NDArray[Any]) -> list[NDArray[Any]]:
         outputs = machine["main"](*(tvm.runtime.tensor(array) for array in inputs))

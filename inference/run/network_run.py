@@ -108,7 +108,7 @@ def _as_built(task: TaskResult, unscheduled: Mapping[str, str]) -> TaskResult:
 
 
 def _remedy(config: TuneConfig, alternatives: bool) -> str:
-    """What to do if outputs differ although the conversion is right and no single schedule is wrong."""
+    """Next step if outputs differ although the conversion is right and no single schedule is wrong."""
     if config.lowering.dtype != WIDE:
         return f"{config.lowering.dtype} is too coarse for this network; use lowering.dtype={WIDE}"
     if alternatives:

@@ -13,7 +13,7 @@ from foretune.compiler.networks import Network
 from foretune.compiler.networks.importing.decomposing.errors import ConversionError
 from foretune.compiler.networks.importing.torch_import import export, to_relax
 
-from benchmarks.coverage import onnx_check, suite, torch_modules
+from benchmarks.coverage import conversion_check, suite, torch_modules
 from benchmarks.coverage.cases import Case, Subject, WrongOutputError
 from benchmarks.coverage.networks import NETWORKS as SWEPT
 from benchmarks.coverage.small_networks.catalogue import NETWORKS
@@ -73,9 +73,9 @@ class Double(torch.nn.Module):
 def test_a_wrong_result_is_found() -> None:
     x = np.arange(3, dtype=np.float32)
     network = Network("double", (x,), Double())
-    onnx_check.check_operator(Subject(network, [x * 2]))
+    conversion_check.check_operator(Subject(network, [x * 2]))
     with pytest.raises(WrongOutputError, match="1 of 3 elements differ"):
-        onnx_check.check_operator(Subject(network, [np.array([0, 2, 5], np.float32)]))
+        conversion_check.check_operator(Subject(network, [np.array([0, 2, 5], np.float32)]))
 
 
 def test_a_stopped_suite_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

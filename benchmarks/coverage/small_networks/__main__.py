@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...coverage import small_networks
 from ..__main__ import INSTALL, installed
-from ..onnx_check import check_operator
+from ..conversion_check import check_operator
 from ..suite import run_suite
 from .catalogue import NETWORKS, cases
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...coverage import torch_modules
-from ..onnx_check import check_operator
+from ..conversion_check import check_operator
 from ..suite import run_suite
 from .catalogue import cases
 

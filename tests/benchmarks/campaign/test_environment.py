@@ -99,7 +99,7 @@ def test_tvm_finds_the_cuda_runtime_of_the_environment(tmp_path, monkeypatch):
 
 
 class Driver:
-    """What the campaign asks of NVIDIA's driver."""
+    """Questions of the campaign to NVIDIA's driver."""
 
     def __init__(self, status: int, version: int) -> None:
         self.cuInit = lambda flags: status

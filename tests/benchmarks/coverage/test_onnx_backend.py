@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from benchmarks.coverage.conversion_check import check_operator, mismatch
 from benchmarks.coverage.onnx_backend import SEQUENCES, STRINGS, backend_cases, family_of, settings_of
-from benchmarks.coverage.onnx_check import check_operator, mismatch
 from benchmarks.coverage.onnx_files import DownloadError, extracted
 from benchmarks.coverage.suite import chosen
 

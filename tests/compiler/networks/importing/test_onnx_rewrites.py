@@ -14,7 +14,7 @@ from foretune.compiler.networks.importing.onnx_converters import OnnxConversionE
 from foretune.compiler.networks.importing.onnx_graph import prepared
 from foretune.compiler.networks.importing.onnx_import import to_relax as imported
 from foretune.compiler.tvm_compat import parse_target
-from foretune.inference.deploy.dry_run import run_plainly
+from foretune.inference.deploy.dry_run import plain_network
 from onnx import TensorProto, helper
 
 FLOAT = TensorProto.FLOAT
@@ -180,7 +180,7 @@ def test_a_size_that_is_an_input_has_to_be_given(tmp_path: Path) -> None:
     ):
         imported(path, [np.zeros(2, np.float32), np.ones(1, np.int64)])
     network = load_network(str(path), inputs=[[2], {"value": [3]}])
-    (found,) = run_plainly(to_relax(network, parse_target("llvm")), parse_target("llvm"), network.inputs)
+    (found,) = plain_network(to_relax(network, parse_target("llvm")), parse_target("llvm"))(*network.inputs)
     np.testing.assert_array_equal(found, np.tile(network.inputs[0], 3))
 
 
@@ -195,7 +195,7 @@ def test_integers_are_convolved_exactly_after_their_zeros_are_subtracted(tmp_pat
     path = saved(tmp_path / "other.onnx", "ConvInteger", arrays)
     network = load_network(str(path), inputs=[{"shape": [1, 1, 2, 2], "dtype": "uint8", "high": 4}])
     target = parse_target("llvm")
-    (found,) = run_plainly(to_relax(network, target), target, network.inputs)
+    (found,) = plain_network(to_relax(network, target), target)(*network.inputs)
     wanted = (network.inputs[0].astype(np.int32) - 1) * 100
     assert found.dtype == np.int32
     np.testing.assert_array_equal(found, wanted)
@@ -209,5 +209,5 @@ def test_not_a_number_is_found_in_computed_values(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     network, target = load_network(str(path)), parse_target("llvm")
-    (found,) = run_plainly(to_relax(network, target), target, (LINE,))
+    (found,) = plain_network(to_relax(network, target), target)(LINE)
     assert found.tolist() == [True, True, False, False, False]

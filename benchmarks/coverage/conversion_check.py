@@ -1,10 +1,9 @@
-"""Check of one ONNX model: the product converts it, compiles it, runs it and compares its outputs."""
+"""Check of one network: the product converts it, compiles it, runs it and compares its outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import tvm
@@ -13,11 +12,10 @@ from foretune.compiler.networks import to_relax
 from foretune.compiler.networks.lowering import buildable
 from foretune.compiler.tvm_compat import parse_target
 from foretune.errors import UserError
-from foretune.inference.deploy.compile import build_context, flatten
-from foretune.inference.deploy.dry_run import WrongConversionError, plain_network
+from foretune.inference.deploy.compile import build_context
+from foretune.inference.deploy.dry_run import WrongConversionError, plain_network, run_of
 from foretune.inference.deploy.original import Original, Run
 from numpy.typing import NDArray
-from tvm import relax
 from tvm.target import Target
 
 from .cases import Subject, WrongOutputError
@@ -77,21 +75,15 @@ def _unoptimised(mod: tvm.IRModule, target: Target) -> Run:
         {"kind": "llvm", "opt-level": 0, **{key: target.attrs[key] for key in _SAME & {*target.attrs}}}
     )
     with build_context(plain):
-        executable = tvm.compile(mod, target=plain)
-    main = relax.VirtualMachine(executable.jit(), tvm.cpu())["main"]
-
-    def run(*inputs: NDArray[Any]) -> list[NDArray[Any]]:
-        return [tensor.numpy() for tensor in flatten(main(*map(tvm.runtime.tensor, inputs)))]
-
-    return run
+        return run_of(tvm.compile(mod, target=plain))
 
 
 _SAME = {"mcpu", "mattr", "mtriple"}
-"""Attributes of a target that say which instructions it has."""
+"""Attributes of a target that define its instructions."""
 
 
 def mismatch(wanted: NDArray[np.generic], got: NDArray[np.generic], relative: float, absolute: float) -> str:
-    """How an output differs from the expected one; empty if it does not.
+    """Difference of an output from the expected one in words; empty if they agree.
 
     Data types and shapes must be equal.
     """
