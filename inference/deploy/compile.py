@@ -96,6 +96,10 @@ class CompiledNetwork:
             return None
         return path
 
+    def link(self) -> None:
+        """Generates the network's code now, and not at its first run or export."""
+        _ = self._module
+
     def _link(self, path: Path) -> None:
         with without_scope_warnings():
             self.executable.export_library(str(path), fcompile=linker(self.target))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +20,7 @@ from ...compiler.networks import LoweredNetwork, Network
 from ...compiler.targets import is_cpu
 from ...compiler.tvm_compat import runs_here
 from ...compiler.types import WIDE
+from ...terminal import say
 from ..database.predicted_schedules import PredictedSchedules
 from ..database.tuning_database import TuningDatabase
 from ..run.profiling import StageClock
@@ -61,6 +63,8 @@ class NetworkTimings:
     """Agreement with the float32 network, for a network in another data type."""
     unscheduled: Mapping[str, str] = field(default_factory=dict)
     """Reason for each task that runs without its schedule: NOT_BUILT or WRONG."""
+    library_s: float | None = None
+    """Seconds from the start of the run until its network could be used; None if its outputs differ."""
 
 
 @dataclass(frozen=True)
@@ -108,18 +112,21 @@ class Trial:
         )
         return NetworkTimings()
 
-    def _compile(self, tuned: Tuned, names: Sequence[str]) -> list[CompiledForm]:
-        """The forms with these names."""
+    def _tuned_form(self, tuned: Tuned) -> CompiledForm:
         # Importing the plots lasts a second, so a thread does it while TVM compiles.
         Thread(target=import_module, args=("..report.write", __package__), daemon=True).start()
         with self.watch.stage("compile"), self.console.status("compiling the network"):
-            forms = [CompiledForm(TUNED, self._compiled(tuned), self.elapsed_s())]
-            if UNTUNED in names:
-                began = time.perf_counter()
-                untuned = compile_network(tuned.lowered.relax_mod, tuned.target)
-                ready_s = tuned.lowered.lowering_s + time.perf_counter() - began
-                forms.append(CompiledForm(UNTUNED, untuned, ready_s))
-        return forms
+            compiled = self._compiled(tuned)
+        with self.watch.stage("link"), self.console.status("generating code"):
+            compiled.link()
+        return CompiledForm(TUNED, compiled, self.elapsed_s())
+
+    def _untuned_form(self, tuned: Tuned) -> CompiledForm:
+        with self.watch.stage("compile untuned"), self.console.status("compiling the untuned network"):
+            began = time.perf_counter()
+            untuned = compile_network(tuned.lowered.relax_mod, tuned.target)
+            ready_s = tuned.lowered.lowering_s + time.perf_counter() - began
+            return CompiledForm(UNTUNED, untuned, ready_s)
 
     def _compiled(self, tuned: Tuned, without: Collection[str] = ()) -> CompiledNetwork:
         """The network, with plain loops for the workloads in `without`."""
@@ -175,12 +182,15 @@ class Trial:
             )
         for name in compiled.unbuildable:
             self.console.print(f"{name} runs untuned: {NOT_BUILT}", style="yellow", markup=False)
-        with self.watch.stage("export"), self.console.status(f"writing {library}"):
-            compiled.export(library)
-        return timed
+        self._write(library, compiled)
+        return replace(timed, library_s=self.elapsed_s())
 
     def _compare(self, tuned: Tuned) -> NetworkTimings:
-        """Compiles, checks and exports the tuned network; times it and its contestants in turns."""
+        """Compiles, checks and exports the tuned network; then times it and its contestants in turns.
+
+        The library is written as soon as its outputs are right, so that an interruption of the rest loses
+        no result.
+        """
         config, network, target = self.config, tuned.network, tuned.target
         on_cpu = is_cpu(target)
         if on_cpu and get_cc() is None:
@@ -201,45 +211,69 @@ class Trial:
             dtype=config.lowering.dtype,
         ) as comparison:
             comparison.start()  # imports run during the compilation
-            forms = self._compile(tuned, names)
-            with self.watch.stage("check outputs"), self.console.status("comparing outputs"):
-                compiled, check, reasons = self._checked(tuned, forms[0].compiled)
-                forms[0] = replace(forms[0], compiled=compiled)
-                agreement = None
-                if config.lowering.dtype != WIDE:
-                    agreement = measure_agreement(network, config.lowering.dtype, compiled)
-            with self.watch.stage("link"), self.console.status("generating code"):
-                comparison.enter(forms)
-            with self.watch.stage("start the rivals"), self.console.status("starting the rivals"):
-                comparison.prepare(tuned.original.compare)
-            with self.watch.stage("time the network"), self.console.status("timing the network in turns"):
-                contestants = comparison.time(config.timing_repeats)
-        exported = self._export(config.export, compiled, network, on_cpu) if check.agrees else []
-        timed = NetworkTimings(
-            contestants,
-            comparison.left_out,
-            check,
-            exported,
-            agreement=agreement,
-            unscheduled=reasons,
-        )
+            form, timed = self._library_first(tuned)
+            with self._may_be_interrupted(timed):
+                contestants = self._in_turns(comparison, tuned, form, names)
+        timed = replace(timed, contestants=contestants, left_out=comparison.left_out)
+        if config.export is not None and timed.library_s is not None and on_cpu:
+            timed = replace(timed, exported=self._time_export(config.export, network))
         if not on_cpu:
             return timed
         with self.watch.stage("profile the network"), self.console.status("profiling the network"):
             return replace(
-                timed, profile=compiled.profile(*network.inputs), peak_gflops=fma_peak_gflops(target)
+                timed, profile=form.compiled.profile(*network.inputs), peak_gflops=fma_peak_gflops(target)
             )
 
-    def _export(
-        self, library: Path | None, compiled: CompiledNetwork, network: Network, on_cpu: bool
+    def _library_first(self, tuned: Tuned) -> tuple[CompiledForm, NetworkTimings]:
+        """The tuned network, compiled, compared and exported."""
+        config = self.config
+        form = self._tuned_form(tuned)
+        with self.watch.stage("check outputs"), self.console.status("comparing outputs"):
+            compiled, check, reasons = self._checked(tuned, form.compiled)
+            agreement = None
+            if config.lowering.dtype != WIDE:
+                agreement = measure_agreement(tuned.network, config.lowering.dtype, compiled)
+        if check.agrees and config.export is not None:
+            self._write(config.export, compiled)
+        return replace(form, compiled=compiled), NetworkTimings(
+            check=check,
+            agreement=agreement,
+            unscheduled=reasons,
+            library_s=self.elapsed_s() if check.agrees else None,
+        )
+
+    def _in_turns(
+        self, comparison: Comparison, tuned: Tuned, form: CompiledForm, names: Sequence[str]
     ) -> list[Contestant]:
-        """Writes the library of the tuned network, if requested, and times it as users run it."""
-        if library is None:
-            return []
+        """Times the tuned network and its contestants in turns."""
+        forms = [form]
+        if UNTUNED in names:
+            forms.append(self._untuned_form(tuned))
+        with self.watch.stage("start the rivals"), self.console.status("starting the rivals"):
+            comparison.enter(forms)
+            comparison.prepare(tuned.original.compare)
+        with self.watch.stage("time the network"), self.console.status("timing the network in turns"):
+            return comparison.time(self.config.timing_repeats)
+
+    def _write(self, library: Path, compiled: CompiledNetwork) -> None:
+        """Writes the library, and says that it can be used."""
         with self.watch.stage("export"), self.console.status(f"writing {library}"):
             compiled.export(library)
-        if not on_cpu:
-            return []
+        say(self.console, f"wrote {library} after {self.elapsed_s():,.0f} s; it can be used now")
+
+    @contextmanager
+    def _may_be_interrupted(self, timed: NetworkTimings) -> Iterator[None]:
+        """Says what an interruption of the comparison with rivals leaves."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            library = self.config.export if timed.library_s is not None else None
+            kept = "all schedules are kept" if library is None else f"{library} and all schedules are kept"
+            say(self.console, f"{kept}; the same command compares and reports without a search")
+            raise
+
+    def _time_export(self, library: Path, network: Network) -> list[Contestant]:
+        """Times the exported library as users run it; empty if it cannot be timed."""
         with self.watch.stage("time the export"), self.console.status("timing the export"):
             try:
                 return time_in_fresh_process(library, network.inputs)

@@ -34,9 +34,10 @@ def headline(result: TuneResult) -> list[Fact]:
     """Speed over the best rival, duration, and outputs; for a set of networks, how many were tuned."""
     own = [task for task in result.tasks if task.weight]
     tuned = sum(task.tuned_latency_s is not None for task in own)
+    ready = "" if result.library_s is None else f"network ready after {duration(result.library_s)}; "
     return [
         *_speeds(result)[:1],
-        Fact("Time taken", duration(result.total_s), f"{part_of(tuned, len(own), 'task')} tuned"),
+        Fact("Time taken", duration(result.total_s), f"{ready}{part_of(tuned, len(own), 'task')} tuned"),
         *(network_facts(result) or [_outputs(result)]),
         *_unchecked(result),
     ]

@@ -69,6 +69,7 @@ class NetworkRun(TuningRun):
             float_products=float_products(lowered.relax_mod),
             agreement=timed.agreement,
             peak_gflops=timed.peak_gflops,
+            library_s=timed.library_s,
         )
         result = self.report(result, opened)
         if check is not None and not check.agrees:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from foretune.compiler.tvm_compat import parse_target
+from foretune.inference.deploy import trial as trial_module
+from foretune.inference.deploy.comparison import Comparison
 from foretune.inference.deploy.outputs import OutputCheck
 from foretune.inference.deploy.trial import Trial
 from foretune.inference.run.profiling import StageClock
@@ -29,6 +32,9 @@ class Compiled:
     scheduled: tuple[str, ...]
     unbuildable: tuple[str, ...] = ()
     written: list[Path] = field(default_factory=list)
+
+    def link(self) -> None:
+        pass
 
     def export(self, path: Path) -> None:
         self.written.append(path)
@@ -75,3 +81,37 @@ def test_a_network_for_another_machine_is_written_without_a_run(tmp_path: Path) 
     runs = trial()
     assert runs._export_alone(tmp_path / "net.so", tuned("*", OTHER)).check is None
     assert runs.last.written == [tmp_path / "net.so"]
+
+
+class InterruptedRivals(Comparison):
+    """Contestants that a user interrupts while they start."""
+
+    def start(self) -> None:
+        pass
+
+    def enter(self, forms: Any) -> None:
+        raise KeyboardInterrupt
+
+
+def test_the_library_is_written_before_the_rivals_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_module, "Comparison", InterruptedRivals)
+    printed, library = StringIO(), tmp_path / "net.so"
+    config = SimpleNamespace(
+        executor=SimpleNamespace(kind="local"),
+        lowering=SimpleNamespace(dtype="float32"),
+        export=library,
+        rivals=[],
+        rival_limit_s=1.0,
+        untuned_limit_s=0.0,
+        network_arguments={},
+    )
+    runs = FakeTrial(config, Console(file=printed, width=200), StageClock(), lambda: 7.0)  # type: ignore[arg-type]
+    network = SimpleNamespace(quantised_path=None, onnx_path=None)
+    subject = SimpleNamespace(**vars(tuned("")), network=network, relax_mod=None)
+    with pytest.raises(KeyboardInterrupt):
+        runs.timed(subject)  # type: ignore[arg-type]
+    assert runs.last.written == [library]
+    assert f"wrote {library} after 7 s; it can be used now" in printed.getvalue()
+    assert f"{library} and all schedules are kept; the same command" in printed.getvalue()
