@@ -29,6 +29,7 @@ from ...page import Plot
 from ...wording import counted, duration, milliseconds, part_of, times
 from ..run.result import TUNED, UNTUNED, TuneResult
 from .contestants import ordered
+from .cores import cores_plot
 from .table import Row, rows
 
 MAX_TASKS = 40
@@ -50,11 +51,11 @@ def plots(result: TuneResult, drawn: Drawn | None = None) -> list[Plot]:
 
 def drawn_early(result: TuneResult) -> Drawn:
     """Plots that do not depend on the length of the run."""
-    return {draw: draw(result) for draw in _plots() if draw is not _stages}
+    return {draw: draw(result) for draw in _plots() if draw not in (_stages, cores_plot)}
 
 
 def _plots() -> tuple[Callable[[TuneResult], Plot | None], ...]:
-    return (_latencies, curve_plot, _tasks, _stages, _work, _scores)
+    return (_latencies, curve_plot, _tasks, _stages, cores_plot, _work, _scores)
 
 
 def _tasks(result: TuneResult) -> Plot | None:

@@ -11,6 +11,7 @@ from ...terminal import print_facts, print_table
 from ..run.result import TuneResult
 from .alternatives import alternatives_table
 from .contestants import contestants_table
+from .cores import cores_table
 from .facts import facts, notes
 from .networks import networks_table
 from .reuse import reuse_table
@@ -27,13 +28,11 @@ def print_report(result: TuneResult, console: Console) -> None:
 
 
 def print_profile(result: TuneResult, console: Console) -> None:
-    """Prints the wall time of the run by stage, and the work of all its processes by step."""
-    for title, seconds, total in (
-        ("Wall time of the run", result.stage_s, result.total_s),
-        ("Work of all processes", result.profile_s, sum(result.profile_s.values())),
-    ):
-        rows = [
-            [step, f"{value:.2f}", f"{value / total:.1%}" if total else ""]
-            for step, value in sorted(seconds.items(), key=lambda item: -item[1])
-        ]
-        print_table(Table(title, columns("Step", "Seconds", "Share"), rows), console)
+    """Prints the use of the cores by stage of the run, and the work of all its processes by step."""
+    print_table(cores_table(result), console)
+    total = sum(result.profile_s.values())
+    rows = [
+        [step, f"{value:.2f}", f"{value / total:.1%}" if total else ""]
+        for step, value in sorted(result.profile_s.items(), key=lambda item: -item[1])
+    ]
+    print_table(Table("Work of all processes", columns("Step", "Seconds", "Share"), rows), console)

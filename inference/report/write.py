@@ -12,6 +12,7 @@ from ..run.result import TuneResult
 from ..run.result_file import save_result
 from .alternatives import alternatives_table
 from .contestants import contestants_table
+from .cores import cores_table
 from .coverage import coverage_table
 from .facts import banner, details, headline, notes
 from .network_time import time_table
@@ -37,6 +38,7 @@ def report_page(result: TuneResult, drawn: Drawn | None = None) -> Page:
             reuse_table(result),
             time_table(result),
             Facts(details(result), "More about the run"),
+            cores_table(result),
             coverage_table(result.tasks),
             _settings(result),
         ],

@@ -20,6 +20,8 @@ class StageClock:
         self._lock = threading.Lock()
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._inside = threading.local()
+        self.current = ""
+        """Innermost stage that was entered last and is not over; empty between stages."""
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -31,6 +33,7 @@ class StageClock:
     def stage(self, name: str) -> Iterator[None]:
         """Adds the time of the block to a stage, without the time of nested stages."""
         outer: list[float] | None = getattr(self._inside, "frame", None)
+        around, self.current = self.current, name
         frame = self._inside.frame = [0.0]
         self.add({name: 0.0})
         start = time.perf_counter()
@@ -39,6 +42,7 @@ class StageClock:
         finally:
             elapsed = time.perf_counter() - start
             self._inside.frame = outer
+            self.current = around
             if outer is not None:
                 outer[0] += elapsed
             self.add({name: elapsed - frame[0]})

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .core_timeline import CoreSample
 from .network_profile import NetworkProfile
 
 TUNED = "tuned TVM"
@@ -287,6 +288,10 @@ class TuneResult:
     library_s: float | None = None
     """Seconds from the start until the network was compiled, compared and written; None if it was not, and in
     older files."""
+    cores: list[CoreSample] = field(default_factory=list)
+    """Use of the cores over the run; empty in older files."""
+    available_cores: int = 1
+    """Cores that the run may use."""
     agreement: Agreement | None = None
     """Agreement with the float32 network; None for a float32 network and for one that did not run here."""
     alternatives: list[AlternativeResult] = field(default_factory=list)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...errors import UserError
+from .core_timeline import CoreSample
 from .network_profile import CallTime, NetworkProfile
 from .result import (
     Agreement,
@@ -102,6 +103,7 @@ def result_from_json(document: Any) -> TuneResult:
                 "alternatives": [_build(AlternativeResult, each) for each in values.get("alternatives", [])],
                 "networks": [_build(NetworkOutcome, each) for each in values.get("networks", [])],
                 "agreement": _agreement(values.get("agreement")),
+                "cores": [_build(CoreSample, each) for each in values.get("cores", [])],
                 "network_profile": _network_profile(values.get("network_profile")),
                 "max_abs_difference": None if difference is None else float(difference),
                 "comparison_runs": [

@@ -19,7 +19,7 @@ from ... import __version__
 from ...compiler.networks.alternatives.alternatives import Offer, offered_tasks
 from ...compiler.targets import is_cpu
 from ...compiler.task import Task
-from ...compiler.tvm_compat import OLDER_CPU, older_cpu, parse_target
+from ...compiler.tvm_compat import OLDER_CPU, available_cores, older_cpu, parse_target
 from ...dataset.hardware import Hardware
 from ...progress import job_progress
 from ...terminal import say
@@ -43,6 +43,7 @@ from ..workers.searchers import alone_on, hold_back
 from ..workers.workforce import Workforce
 from .config import TuneConfig
 from .conversion import REFERENCE
+from .core_timeline import CoreTimeline
 from .gpu_templates import Due, GpuTemplates, joined_calls
 from .opened import Opened
 from .pretraining import pretraining_s
@@ -65,6 +66,7 @@ class TuningRun(ABC):
         self.watch = StageClock()
         self.work = StageClock()
         self.watch.add({"start and imports": self.elapsed_s()})
+        self.timeline = CoreTimeline(self.watch, self.elapsed_s)
         self.predicted: PredictedSchedules | None = None  # of a run that measures nothing
 
     @abstractmethod
@@ -126,6 +128,7 @@ class TuningRun(ABC):
             workforce = Workforce(
                 target, config.search, config.checkpoint, config.executor, config.measure, config.workers
             )
+            self.timeline.start(workforce.pids)
         with self._ended(workforce):
             with self.watch.stage("start and imports"):
                 if self.searches:
@@ -312,7 +315,13 @@ class TuningRun(ABC):
             from ..report.write import write_report
 
             drawn = drawn_early(result)
-        result = replace(result, total_s=self.elapsed_s(), stage_s=self.watch.seconds)
+        result = replace(
+            result,
+            total_s=self.elapsed_s(),
+            stage_s=self.watch.seconds,
+            cores=self.timeline.stop(),
+            available_cores=available_cores(),
+        )
         print_report(result, self.console)
         if self.config.profile:
             print_profile(result, self.console)

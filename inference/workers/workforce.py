@@ -17,7 +17,7 @@ from ...errors import UserError
 from ..search.checkpoint_fit import fitting_checkpoint
 from ..search.config import OneShotConfig
 from .base import Searcher
-from .searchers import start_searchers
+from .searchers import ProcessSearcher, start_searchers
 
 
 class NoCostModelError(UserError, ValueError):
@@ -73,6 +73,11 @@ class Workforce:
             return []
         of_strategy = self.search.strategy_class.checkpoints(self.search.strategy)
         return [*([] if self.checkpoint is None else [self.checkpoint]), *of_strategy]
+
+    def pids(self) -> dict[str, Sequence[int]]:
+        """Current processes by their part in the run."""
+        searching = [searcher.pid for searcher in self.searchers if isinstance(searcher, ProcessSearcher)]
+        return {**self.executor.stage_pids, "searching": searching}
 
     def close(self) -> None:
         """Ends the processes."""

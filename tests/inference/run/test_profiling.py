@@ -14,3 +14,12 @@ def test_a_stage_inside_stops_the_one_outside(monkeypatch):
     assert clock.seconds == {"outer": 7.0, "inner": 3.0}
     assert list(clock.take()) == ["outer", "inner"]
     assert clock.seconds == {}
+
+
+def test_the_innermost_stage_is_current() -> None:
+    clock = StageClock()
+    with clock.stage("outer"):
+        with clock.stage("inner"):
+            assert clock.current == "inner"
+        assert clock.current == "outer"
+    assert clock.current == ""
