@@ -6,6 +6,8 @@ find. LLVM does not optimise the code either, which would take longer than the r
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import tvm
 from tvm.s_tir import Schedule
 from tvm.target import Target
@@ -14,11 +16,14 @@ from tvm.tirx import IterVar, PrimFunc
 from ..tvm_compat import has_blocks
 
 
-def plainly_scheduled(mod: tvm.IRModule) -> tvm.IRModule:
-    """The module with a plain schedule for each function that has blocks; others stay unchanged."""
+def plainly_scheduled(mod: tvm.IRModule, names: Collection[str] | None = None) -> tvm.IRModule:
+    """The module with a plain schedule for each function that has blocks; others stay unchanged.
+
+    `names` limits this to the functions of these names.
+    """
     changed = tvm.IRModule(mod.functions, attrs=mod.attrs)
     for var, func in mod.functions_items():
-        if isinstance(func, PrimFunc) and has_blocks(func):
+        if isinstance(func, PrimFunc) and has_blocks(func) and (names is None or var.name_hint in names):
             changed[var] = _scheduled(func)
     return changed
 

@@ -19,6 +19,7 @@ from tvm.target import Target
 
 from ...compiler.codegen.linker import linker
 from ...compiler.codegen.passes import improve_code
+from ...compiler.codegen.plain_schedules import plainly_scheduled
 from ...compiler.networks import task_names
 from ...compiler.targets import is_cpu, is_cuda
 from ...compiler.templates.gpu.function import kernel_modules
@@ -151,27 +152,24 @@ def compile_network(
     database: ms.Database | None = None,
     *,
     unscheduled: Collection[str] = (),
+    plain: Collection[str] = (),
 ) -> CompiledNetwork:
     """Compiles a module from `compiler.networks.to_relax` for a device of the target.
 
     Each task in `database` gets its best schedule there; without a database the result is the untuned
     baseline. MetaSchedule's database ignores the target, so pass a database that was filled for `target`
     alone. Tasks with a workload hash in `unscheduled` run without a schedule, whatever the database holds.
-    So do tasks with a schedule that does not build. Raises NetworkBuildError.
+    So do tasks with a schedule that does not build. Tasks in `plain` that have no schedule then get a plain
+    one (`plain_schedules`), on a CPU. Raises NetworkBuildError.
     """
     improve_code()
-    scheduled_mod = relax_mod
-    if database is not None:
-        with target, database:
-            scheduled_mod = relax.transform.MetaScheduleApplyDatabase()(relax_mod)
     hashes = _workload_hashes(relax_mod)
-    scheduled_mod = tvm.IRModule(scheduled_mod.functions, attrs=scheduled_mod.attrs)
-    for name, workload in hashes.items():
-        if workload in unscheduled:
-            scheduled_mod[name] = relax_mod[name]
+    scheduled_mod = _with_schedules(relax_mod, target, database, hashes, unscheduled)
     tasks = task_names(relax_mod)
     names = list(tasks.values())
     scheduled = tuple(name for name in names if _is_scheduled(scheduled_mod[name]))
+    loops = [name for name, of in hashes.items() if of in plain and not _is_scheduled(scheduled_mod[name])]
+    scheduled_mod = plainly_scheduled(scheduled_mod, loops)
     with build_context(target):
         try:
             packed_mod = with_packed_weights(scheduled_mod)
@@ -187,8 +185,10 @@ def compile_network(
             }
             if broken:
                 kept_out = {*unscheduled, *broken.values()}
-                compiled = compile_network(relax_mod, target, database, unscheduled=kept_out)
+                compiled = compile_network(relax_mod, target, database, unscheduled=kept_out, plain=plain)
                 return replace(compiled, unbuildable=tuple(broken))
+            if loops:  # a plain schedule does not build
+                return compile_network(relax_mod, target, database, unscheduled=unscheduled)
             raise NetworkBuildError(
                 f"target={target.kind.name}: TVM cannot build the network with "
                 f"{part_of(len(scheduled), len(names), 'task')} scheduled: {first_line(error)}; try other "
@@ -201,6 +201,25 @@ def compile_network(
         unscheduled=tuple(name for name in names if name not in scheduled),
         task_of=task_of,
     )
+
+
+def _with_schedules(
+    relax_mod: tvm.IRModule,
+    target: Target,
+    database: ms.Database | None,
+    hashes: Mapping[str, str],
+    unscheduled: Collection[str],
+) -> tvm.IRModule:
+    """The module with the schedules of the database, except for the workloads in `unscheduled`."""
+    scheduled_mod = relax_mod
+    if database is not None:
+        with target, database:
+            scheduled_mod = relax.transform.MetaScheduleApplyDatabase()(relax_mod)
+    scheduled_mod = tvm.IRModule(scheduled_mod.functions, attrs=scheduled_mod.attrs)
+    for name, workload in hashes.items():
+        if workload in unscheduled:
+            scheduled_mod[name] = relax_mod[name]
+    return scheduled_mod
 
 
 def how_to_run(library: Path, target: Target) -> list[str]:

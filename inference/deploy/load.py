@@ -7,7 +7,7 @@ import struct
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import tvm
 from tvm import relax
@@ -15,6 +15,7 @@ from tvm import relax
 from ...compiler.targets import is_cpu
 from ...compiler.tvm_compat import missing_instruction_sets, parse_target, target_cores
 from ...errors import UserError
+from ..anytime.follow import FollowedNetwork, unused_name
 from ..run.network_profile import NetworkProfile
 from .arrays import Array, InputTensors, as_outputs, is_torch
 from .compile import flatten
@@ -95,7 +96,19 @@ class LoadedNetwork:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
-def load(path: str | Path, *, threads: int | None = None) -> LoadedNetwork:
+@overload
+def load(
+    path: str | Path, *, threads: int | None = None, follow: Literal[False] = False
+) -> LoadedNetwork: ...
+
+
+@overload
+def load(path: str | Path, *, threads: int | None = None, follow: Literal[True]) -> FollowedNetwork: ...
+
+
+def load(
+    path: str | Path, *, threads: int | None = None, follow: bool = False
+) -> LoadedNetwork | FollowedNetwork:
     """Loads a network that `foretune tune export=FILE` wrote, and runs it at the reported latency.
 
     Loading a shared library executes code from it, and so does every call: load only files that you trust.
@@ -108,11 +121,15 @@ def load(path: str | Path, *, threads: int | None = None) -> LoadedNetwork:
         path: the shared library.
         threads: threads that a call uses; None uses as many as the network was tuned for, but at most one
             per core.
+        follow: whether later calls load the newer library if the file was exchanged, as
+            `foretune tune anytime=true` does; see `FollowedNetwork`.
 
     Raises LoadError for a file that is missing, does not hold an exported network, or was built for a CPU
     with other instruction sets; ThreadsError; DescriptionError.
     """
     path = Path(path)
+    if follow:
+        return FollowedNetwork(path, lambda: load(path, threads=threads))
     library = _opened(path)
     description = read_description(library)
     if description is None:
@@ -141,8 +158,8 @@ def _opened(path: Path) -> tvm.runtime.Module:
     if platform.system() == "Linux":
         _check_elf(path)
     try:
-        with without_scope_warnings():
-            library = tvm.runtime.load_module(str(path))
+        with without_scope_warnings(), unused_name(path) as name:
+            library = tvm.runtime.load_module(str(name))
     except Exception as error:  # TVM passes on any error of the system's loader
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
         raise LoadError(f"{path}: cannot be loaded ({reason}); export the network on this machine") from error

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import tvm
 from rich.console import Console
+from tvm.s_tir import meta_schedule as ms
 from tvm.support.cc import get_cc
 from tvm.target import Target
 
@@ -21,7 +22,6 @@ from ...compiler.targets import is_cpu
 from ...compiler.tvm_compat import runs_here
 from ...compiler.types import WIDE
 from ...terminal import say
-from ..database.predicted_schedules import PredictedSchedules
 from ..database.tuning_database import TuningDatabase
 from ..run.profiling import StageClock
 from ..run.result import (
@@ -35,6 +35,7 @@ from ..run.result import (
     TaskResult,
     untuned_by_tasks_s,
 )
+from ..run.written_library import WrittenLibrary
 from .agreement import measure_agreement
 from .comparison import Comparison, CompiledForm
 from .compile import CompiledNetwork, compile_network
@@ -67,9 +68,16 @@ class NetworkTimings:
     """Seconds from the start of the run until its network could be used; None if its outputs differ."""
 
 
+class FurtherSchedules(Protocol):
+    """Schedules for tasks without a measured one."""
+
+    def behind(self, measured: ms.Database, workload_hashes: Collection[str]) -> ms.Database:
+        """Database for compilation, with schedules of the tasks for which `measured` has none."""
+
+
 @dataclass(frozen=True)
 class Tuned:
-    """A network whose tasks are tuned."""
+    """A network whose tasks are tuned, possibly not to the end."""
 
     relax_mod: tvm.IRModule
     """The network with the alternatives that were selected."""
@@ -80,6 +88,8 @@ class Tuned:
     database: TuningDatabase
     results: Sequence[TaskResult]
     original: Original
+    plain: Collection[str] = ()
+    """Workload hashes of tasks that run with a plain schedule for lack of another one."""
 
 
 class Trial:
@@ -91,14 +101,16 @@ class Trial:
         console: Console,
         watch: StageClock,
         elapsed_s: Callable[[], float],
-        predicted: PredictedSchedules | None = None,
+        predicted: FurtherSchedules | None = None,
     ) -> None:
-        """`elapsed_s` returns seconds since the start; `predicted` serves a run without measurements."""
+        """`elapsed_s` returns seconds since the start; `predicted` has schedules of unmeasured tasks."""
         self.config = config
         self.console = console
         self.watch = watch
         self.elapsed_s = elapsed_s
         self.predicted = predicted
+        self.written: list[WrittenLibrary] = []
+        """Libraries that were written to `config.export`, each of which replaced the one before."""
 
     def timed(self, tuned: Tuned) -> NetworkTimings:
         """Timings that the executor supports."""
@@ -116,7 +128,7 @@ class Trial:
         # Importing the plots lasts a second, so a thread does it while TVM compiles.
         Thread(target=import_module, args=("..report.write", __package__), daemon=True).start()
         with self.watch.stage("compile"), self.console.status("compiling the network"):
-            compiled = self._compiled(tuned)
+            compiled = self.compiled(tuned)
         with self.watch.stage("link"), self.console.status("generating code"):
             compiled.link()
         return CompiledForm(TUNED, compiled, self.elapsed_s())
@@ -128,7 +140,7 @@ class Trial:
             ready_s = tuned.lowered.lowering_s + time.perf_counter() - began
             return CompiledForm(UNTUNED, untuned, ready_s)
 
-    def _compiled(self, tuned: Tuned, without: Collection[str] = ()) -> CompiledNetwork:
+    def compiled(self, tuned: Tuned, without: Collection[str] = ()) -> CompiledNetwork:
         """The network, with plain loops for the workloads in `without`."""
         # The database may hold slower schedules for tasks without a latency from earlier runs.
         unscheduled = {*without, *_without_latency(tuned.results)}
@@ -136,9 +148,10 @@ class Trial:
         schedules = tuned.database.best_schedules(tasks)
         if self.predicted is not None:
             schedules = self.predicted.behind(schedules, tasks)
-        return compile_network(tuned.relax_mod, tuned.target, schedules, unscheduled=unscheduled)
+        plain = {*tuned.plain}.difference(without)
+        return compile_network(tuned.relax_mod, tuned.target, schedules, unscheduled=unscheduled, plain=plain)
 
-    def _checked(
+    def checked(
         self, tuned: Tuned, compiled: CompiledNetwork
     ) -> tuple[CompiledNetwork, OutputCheck, dict[str, str]]:
         """The network whose outputs agree, if there is one, and a reason for each task without its schedule.
@@ -153,7 +166,7 @@ class Trial:
         scheduled = [one for one, name in names.items() if name in compiled.scheduled]
         found = without_wrong_schedules(
             scheduled,
-            lambda without: self._compiled(tuned, without),
+            lambda without: self.compiled(tuned, without),
             lambda other: tuned.original.check(other).agrees,
         )
         if found is None:
@@ -167,11 +180,11 @@ class Trial:
     def _export_alone(self, library: Path, tuned: Tuned) -> NetworkTimings:
         """Writes the library of a network that is not timed; compares its outputs first if it runs here."""
         with self.watch.stage("compile"), self.console.status("compiling the network"):
-            compiled = self._compiled(tuned)
+            compiled = self.compiled(tuned)
         timed = NetworkTimings(unscheduled=dict.fromkeys(compiled.unbuildable, NOT_BUILT))
         if runs_here(tuned.target):
             with self.watch.stage("check outputs"), self.console.status("comparing outputs"):
-                compiled, check, reasons = self._checked(tuned, compiled)
+                compiled, check, reasons = self.checked(tuned, compiled)
             timed = NetworkTimings(check=check, unscheduled=reasons)
             if not check.agrees:
                 return timed
@@ -182,7 +195,8 @@ class Trial:
             )
         for name in compiled.unbuildable:
             self.console.print(f"{name} runs untuned: {NOT_BUILT}", style="yellow", markup=False)
-        self._write(library, compiled)
+        with self.console.status(f"writing {library}"):
+            self.write(library, compiled)
         return replace(timed, library_s=self.elapsed_s())
 
     def _compare(self, tuned: Tuned) -> NetworkTimings:
@@ -211,7 +225,8 @@ class Trial:
             dtype=config.lowering.dtype,
         ) as comparison:
             comparison.start()  # imports run during the compilation
-            form, timed = self._library_first(tuned)
+            with self.keeping_library():
+                form, timed = self._library_first(tuned)
             with self._may_be_interrupted(timed):
                 contestants = self._in_turns(comparison, tuned, form, names)
         timed = replace(timed, contestants=contestants, left_out=comparison.left_out)
@@ -229,12 +244,13 @@ class Trial:
         config = self.config
         form = self._tuned_form(tuned)
         with self.watch.stage("check outputs"), self.console.status("comparing outputs"):
-            compiled, check, reasons = self._checked(tuned, form.compiled)
+            compiled, check, reasons = self.checked(tuned, form.compiled)
             agreement = None
             if config.lowering.dtype != WIDE:
                 agreement = measure_agreement(tuned.network, config.lowering.dtype, compiled)
         if check.agrees and config.export is not None:
-            self._write(config.export, compiled)
+            with self.console.status(f"writing {config.export}"):
+                self.write(config.export, compiled)
         return replace(form, compiled=compiled), NetworkTimings(
             check=check,
             agreement=agreement,
@@ -255,11 +271,29 @@ class Trial:
         with self.watch.stage("time the network"), self.console.status("timing the network in turns"):
             return comparison.time(self.config.timing_repeats)
 
-    def _write(self, library: Path, compiled: CompiledNetwork) -> None:
-        """Writes the library, and says that it can be used."""
-        with self.watch.stage("export"), self.console.status(f"writing {library}"):
+    def write(
+        self,
+        library: Path,
+        compiled: CompiledNetwork,
+        remark: str = "it can be used now",
+        latency_s: float | None = None,
+    ) -> None:
+        """Writes the library, and says so with a remark. `latency_s` is its latency in seconds, if known."""
+        with self.watch.stage("export"):
             compiled.export(library)
-        say(self.console, f"wrote {library} after {self.elapsed_s():,.0f} s; it can be used now")
+        self.written.append(WrittenLibrary(self.elapsed_s(), latency_s))
+        say(self.console, f"wrote {library} after {self.elapsed_s():,.0f} s; {remark}")
+
+    @contextmanager
+    def keeping_library(self) -> Iterator[None]:
+        """Says which library an interruption of the block leaves, if one was written before."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if self.written:
+                after = f"{self.written[-1].after_s:,.0f} s"
+                say(self.console, f"{self.config.export}, written after {after}, is complete and is kept")
+            raise
 
     @contextmanager
     def _may_be_interrupted(self, timed: NetworkTimings) -> Iterator[None]:

@@ -30,6 +30,7 @@ from ...wording import counted, duration, milliseconds, part_of, times
 from ..run.result import TUNED, UNTUNED, TuneResult
 from .contestants import ordered
 from .cores import cores_plot
+from .libraries import MARKS, library_points, mark_libraries
 from .table import Row, rows
 
 MAX_TASKS = 40
@@ -228,14 +229,16 @@ def curve_plot(result: TuneResult) -> Plot | None:
     elapsed, latency = zip(*known, strict=True)
     others = {run.name: points for run in result.comparison_runs if (points := _finite(run.curve))}
     last = max(elapsed[-1], *(points[-1][0] for points in others.values()), 0.0)
-    start = min(elapsed[0], *(points[0][0] for points in others.values()), last)
-    milli = [value * 1e3 for points in (known, *others.values()) for _, value in points]
+    libraries = library_points(result)
+    start = min(elapsed[0], *(points[0][0] for points in (*others.values(), libraries) if points), last)
+    milli = [value * 1e3 for points in (known, *others.values(), libraries) for _, value in points]
     with canvas(HALF, 3.6) as figure:
         axes = figure.subplots()
         for (name, points), style in zip(others.items(), cycle(("-", "--", ":")), strict=False):
             _steps(axes, points, last, colour=BEFORE, label=name, style=style)
         _steps(axes, known, last, colour=AFTER, label="this run", style="-")
         axes.plot(elapsed[-1], latency[-1] * 1e3, "o", color=AFTER, markersize=8)
+        mark_libraries(axes, result)
         # Next to a run that lasted 30 times as long, this curve would be a few pixels wide.
         if last > 8 * elapsed[-1] and start > 0:
             log_axis(axes, "x")
@@ -271,6 +274,7 @@ def curve_plot(result: TuneResult) -> Plot | None:
                 f" {name} reached {milliseconds(points[-1][1])} after {duration(points[-1][0])}"
                 f"{_overtaken(known, points[-1])}."
             )
+        caption += f" {MARKS}" if libraries else ""
         return Plot("Tuning curve", caption, (fragment(figure, "curve", caption),))
 
 

@@ -13,6 +13,7 @@ from .alternatives import alternatives_table
 from .contestants import contestants_table
 from .cores import cores_table
 from .facts import facts, notes
+from .libraries import libraries_table
 from .networks import networks_table
 from .reuse import reuse_table
 from .table import tasks_table
@@ -22,7 +23,7 @@ def print_report(result: TuneResult, console: Console) -> None:
     """Prints the tasks with notes, the networks of a set, the contestants and the summary."""
     tasks = tasks_table(result, notes(result))
     print_table(replace(tasks, title=f"{result.network} on {result.hardware}"), console)
-    for table in (networks_table, contestants_table, alternatives_table, reuse_table):
+    for table in (networks_table, contestants_table, libraries_table, alternatives_table, reuse_table):
         print_table(table(result), console)
     print_facts(facts(result), console)
 

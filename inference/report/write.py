@@ -16,6 +16,7 @@ from .cores import cores_table
 from .coverage import coverage_table
 from .facts import banner, details, headline, notes
 from .network_time import time_table
+from .libraries import libraries_table
 from .networks import networks_table
 from .plots import Drawn, plots
 from .reuse import reuse_table
@@ -32,6 +33,7 @@ def report_page(result: TuneResult, drawn: Drawn | None = None) -> Page:
             Facts(headline(result), headline=True),
             networks_table(result),
             contestants_table(result),
+            libraries_table(result),
             Plots(plots(result, drawn)),
             tasks_table(result, notes(result)),
             alternatives_table(result),

@@ -11,6 +11,7 @@ from tvm.target import Target
 
 from ...compiler.codegen.linker import linker
 from ...compiler.networks import AS_FASTEST, Lowering
+from ...compiler.targets import is_cpu
 from ...configuration import check_least
 from ...dataset.measure import ExecutorConfig, MeasureConfig, check_runs
 from ...errors import UserError
@@ -44,6 +45,7 @@ class TuneConfig:
     budget_s: float | None = None
     latency_target_s: float | None = None
     export: Path | None = None
+    anytime: bool = False
     rivals: list[str] = field(default_factory=lambda: [*DEFAULT_RIVALS])
     rival_limit_s: float = 120.0
     timing_repeats: int = 10
@@ -60,6 +62,7 @@ class TuneConfig:
         object.__setattr__(self, "search", self.search.for_reuse())
         object.__setattr__(self, "lowering", self.search.applied_to(self.lowering))
         self._check_set()
+        self._check_anytime()
         if self.folder.is_file():
             raise TuneConfigError(f"output={self.folder}: is a file; name a folder for the report")
         if self.require_database and self.retune:
@@ -98,11 +101,31 @@ class TuneConfig:
                 f"export={self.export}: a library is linked by a C++ compiler; install g++, or leave it out"
             )
 
+    def _check_anytime(self) -> None:
+        """Rejects settings with which no library can be written before the search ends."""
+        if not self.anytime:
+            return
+        if self.export is None:
+            raise TuneConfigError(
+                "anytime=true: export= names no file for the library; give one, such as export=network.so"
+            )
+        if self.executor.kind != "local" or not self.search.measure:
+            wrong = "search.measure=false" if not self.search.measure else f"executor={self.executor.kind}"
+            raise TuneConfigError(
+                f"anytime=true {wrong}: better libraries follow from measurements on this machine; use "
+                "executor=local and a search that measures, or leave anytime out"
+            )
+
     def _check_set(self) -> None:
         """Rejects settings that a set of networks does not support."""
         check_export(self.export, self.is_set)
         if not self.is_set:
             return
+        if self.anytime:
+            raise TuneConfigError(
+                "anytime=true: the networks of a set get their libraries after the joint search; leave it "
+                "out, or tune them one by one with the same database="
+            )
         if self.latency_target_s is not None:
             raise TuneConfigError(
                 f"latency_target_s={self.latency_target_s}: several networks have no latency in common; "
@@ -153,14 +176,19 @@ class TuneConfig:
         )
 
     def check_for(self, target: Target) -> None:
-        """Raises if the target rules out the data type, the executor or an export.
+        """Raises if the target rules out the data type, the executor, an export or an early library.
 
-        The errors are MissingInstructionError, ExecutorConfigError and LinkerError.
+        The errors are MissingInstructionError, ExecutorConfigError, LinkerError and TuneConfigError.
         """
         self.lowering.check_for(target)
         check_runs(self.executor, target)
         if self.export is not None:
             linker(target)
+        if self.anytime and not is_cpu(target):
+            raise TuneConfigError(
+                f"anytime=true target={target.kind.name}: a task without a measured schedule does not run on "
+                "a GPU; leave anytime out"
+            )
 
     @property
     def breadth_first(self) -> bool:

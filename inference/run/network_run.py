@@ -11,10 +11,12 @@ from ...compiler.networks.low_precision.quantisation import is_quantised, quanti
 from ...compiler.types import INT8, WIDE
 from ...errors import UserError
 from ...terminal import say
+from ..anytime.library import AnytimeLibrary, Subject, open_tasks
 from ..deploy.trial import Trial, Tuned
 from ..search.alternatives import take
 from .config import TuneConfig
 from .conversion import lowered_for, original_of
+from .reporting import reported
 from .result import TaskResult, TuneResult
 from .result_file import load_comparison_runs
 from .tuning_run import TuningRun
@@ -44,12 +46,19 @@ class NetworkRun(TuningRun):
                 )
             joined = self.joined_calls(lowered.relax_mod, opened.target)
             templates = self.gpu_templates(lowered.tasks, opened, joined)
-            tuner, found = self.tune(lowered.tasks, opened, lowered.offers)
+            trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
+            if config.anytime:
+                subject = Subject(network, original, lowered, opened)
+                self.anytime = AnytimeLibrary(trial, subject, self.left_s)
+            with trial.keeping_library():
+                tuner, found = self.tune(lowered.tasks, opened, lowered.offers)
+        if self.anytime is not None:
+            found = self.anytime.filled(found)
         taken = take(lowered.relax_mod, lowered.alternatives, found, config.search.measure)
         tuned_mod, results = templates.placed(taken.relax_mod, taken.results)
-        trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
+        plain = () if self.anytime is None else open_tasks(results)
         timed = trial.timed(
-            Tuned(tuned_mod, lowered, network, opened.target, opened.database, results, original)
+            Tuned(tuned_mod, lowered, network, opened.target, opened.database, results, original, plain)
         )
         results = [_as_built(task, timed.unscheduled) for task in results]
         check = timed.check
@@ -70,13 +79,14 @@ class NetworkRun(TuningRun):
             agreement=timed.agreement,
             peak_gflops=timed.peak_gflops,
             library_s=timed.library_s,
+            libraries=trial.written,
         )
-        result = self.report(result, opened)
+        result = reported(self, result, opened)
         if check is not None and not check.agrees:
             remedy = _remedy(config, any(one.taken for one in taken.alternatives))
+            kept = f"{config.export} has the library before it" if trial.written else "no library was written"
             raise OutputMismatchError(
-                f"network={config.network}: after tuning, {original.describe(check)}; no library was "
-                f"written: {remedy}"
+                f"network={config.network}: after tuning, {original.describe(check)}; {kept}: {remedy}"
             )
         return result
 

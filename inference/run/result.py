@@ -9,6 +9,7 @@ from typing import Any
 
 from .core_timeline import CoreSample
 from .network_profile import NetworkProfile
+from .written_library import WrittenLibrary
 
 TUNED = "tuned TVM"
 UNTUNED = "untuned TVM"
@@ -288,6 +289,8 @@ class TuneResult:
     library_s: float | None = None
     """Seconds from the start until the network was compiled, compared and written; None if it was not, and in
     older files."""
+    libraries: list[WrittenLibrary] = field(default_factory=list)
+    """Libraries that the run wrote, each in place of the one before."""
     cores: list[CoreSample] = field(default_factory=list)
     """Use of the cores over the run; empty in older files."""
     available_cores: int = 1

@@ -21,6 +21,7 @@ from .result import (
     TaskResult,
     TuneResult,
 )
+from .written_library import WrittenLibrary
 
 SCHEMA_VERSION = 1
 """Version of the layout of `report.json`, incremented when an old file can no longer be read."""
@@ -103,6 +104,7 @@ def result_from_json(document: Any) -> TuneResult:
                 "alternatives": [_build(AlternativeResult, each) for each in values.get("alternatives", [])],
                 "networks": [_build(NetworkOutcome, each) for each in values.get("networks", [])],
                 "agreement": _agreement(values.get("agreement")),
+                "libraries": [_build(WrittenLibrary, each) for each in values.get("libraries", [])],
                 "cores": [_build(CoreSample, each) for each in values.get("cores", [])],
                 "network_profile": _network_profile(values.get("network_profile")),
                 "max_abs_difference": None if difference is None else float(difference),

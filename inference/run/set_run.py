@@ -23,6 +23,7 @@ from .conversion import lowered_for, original_of
 from .gpu_templates import Due
 from .network_run import NetworkRun
 from .network_set import Member, NetworkSetError, operator_set
+from .reporting import reported
 from .result import TUNED, NetworkOutcome, TuneResult
 from .tuning_run import TuningRun
 
@@ -48,7 +49,7 @@ class SetRun(TuningRun):
                 outcomes[member.name] = self._tried(member, outcomes[member.name])
         found = list(outcomes.values())
         whole = self.result(", ".join(outcomes), opened, results, tuner)
-        result = self.report(replace(whole, networks=found), opened)
+        result = reported(self, replace(whole, networks=found), opened)
         if failed := [outcome for outcome in found if outcome.error]:
             raise NetworkSetError(_failed(failed, len(found)))
         return result

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import datetime, timezone
 
 import torch
@@ -19,15 +19,15 @@ from ... import __version__
 from ...compiler.networks.alternatives.alternatives import Offer, offered_tasks
 from ...compiler.targets import is_cpu
 from ...compiler.task import Task
-from ...compiler.tvm_compat import OLDER_CPU, available_cores, older_cpu, parse_target
+from ...compiler.tvm_compat import OLDER_CPU, older_cpu, parse_target
 from ...dataset.hardware import Hardware
 from ...progress import job_progress
 from ...terminal import say
 from ...wording import counted, part_of, verb
+from ..anytime.library import AnytimeLibrary
 from ..database.predicted_schedules import PredictedSchedules
 from ..database.tuning_database import TuningDatabase
 from ..database.tuning_notes import RunNote
-from ..deploy.compile import how_to_run
 from ..planners.assembly import reuse_of_run
 from ..planners.base import TaskPlanner
 from ..reuse.base import ReuseMode
@@ -35,7 +35,7 @@ from ..search.alternatives import needed_tasks
 from ..search.limits import Limits
 from ..search.opening import anything_due
 from ..search.persistence import Ledger
-from ..search.tuner import Hooks, NetworkTuner
+from ..search.tuner import Hooks, NetworkTuner, no_work
 from ..starts.base import StartSource
 from ..starts.configured import asked_starts
 from ..surrogate.memory import SurrogateMemory
@@ -68,6 +68,7 @@ class TuningRun(ABC):
         self.watch.add({"start and imports": self.elapsed_s()})
         self.timeline = CoreTimeline(self.watch, self.elapsed_s)
         self.predicted: PredictedSchedules | None = None  # of a run that measures nothing
+        self.anytime: AnytimeLibrary | None = None  # of a run that writes its library early
 
     @abstractmethod
     def run(self) -> TuneResult:
@@ -196,8 +197,12 @@ class TuningRun(ABC):
         with self.watch.stage("start and imports"):
             reuse = reuse_of_run(config.search, opened.target, database, retune=config.retune)
             starts = self._starts(opened)
-            if searches and self._anything_due(tasks, database, reuse, config.retune, offers):
+            due = searches and self._anything_due(tasks, database, reuse, config.retune, offers)
+            if due:
                 self._start(workforce, database)
+            anytime = self.anytime if due else None
+            if anytime is not None:
+                anytime.use_templates(starts)
         with job_progress(self.console) as progress:
             total = len(tasks) + len(offered_tasks(tasks, offers))
             bar = progress.add_task("tune", total=total)
@@ -206,7 +211,14 @@ class TuningRun(ABC):
             def on_progress(name: str, done: float) -> None:
                 progress.update(bar, description=name, completed=int(done * total))
 
-            tuner = self._tuner(opened, planner, starts, on_progress)
+            hooks = Hooks(
+                elapsed_s=self.elapsed_s,
+                on_progress=on_progress,
+                around_measuring=hold_back(config.search, workforce.executor, workforce.searchers),
+                clock=self.work,
+                between_rounds=no_work if anytime is None else anytime.between_rounds,
+            )
+            tuner = self._tuner(opened, planner, starts, hooks)
             try:
                 with self.watch.stage("search and measure"):
                     # If all schedules must exist already, only the network runs.
@@ -247,7 +259,7 @@ class TuningRun(ABC):
         opened: Opened,
         planner: TaskPlanner,
         starts: Sequence[StartSource],
-        on_progress: Callable[[str, float], None],
+        hooks: Hooks,
     ) -> NetworkTuner:
         """Tuner of a run with started processes."""
         config, workforce, database = self.config, opened.workforce, opened.database
@@ -269,12 +281,7 @@ class TuningRun(ABC):
                 breadth_first=self.searches and config.breadth_first,
                 latency_target_s=config.latency_target_s,
             ),
-            hooks=Hooks(
-                elapsed_s=self.elapsed_s,
-                on_progress=on_progress,
-                around_measuring=hold_back(search, workforce.executor, workforce.searchers),
-                clock=self.work,
-            ),
+            hooks=hooks,
         )
 
     @property
@@ -305,39 +312,6 @@ class TuningRun(ABC):
             ran = templates.measure(due, workforce.executor, say=self.console.print)
         self.console.print(f"{counted(ran, 'template')} for GPUs ran")
         return templates
-
-    def report(self, result: TuneResult, opened: Opened) -> TuneResult:
-        """Prints and writes the result with the length of the run, and returns it."""
-        with self.watch.stage("report"):
-            # A top-level import would delay the searches.
-            from ..report.plots import drawn_early
-            from ..report.terminal import print_profile, print_report
-            from ..report.write import write_report
-
-            drawn = drawn_early(result)
-        result = replace(
-            result,
-            total_s=self.elapsed_s(),
-            stage_s=self.watch.seconds,
-            cores=self.timeline.stop(),
-            available_cores=available_cores(),
-        )
-        print_report(result, self.console)
-        if self.config.profile:
-            print_profile(result, self.console)
-        for path in write_report(result, self.config.folder, drawn):
-            say(self.console, f"wrote {path}")
-        lines: list[str] = []
-        if self.config.export is not None and not result.networks and result.outputs_match is not False:
-            lines += how_to_run(self.config.export, opened.target)
-        folders = {"schedules": opened.database.folder}
-        if self.predicted is not None:
-            folders["predicted schedules, not measured,"] = self.predicted.folder
-        for what, folder in folders.items() if not result.simulated else ():
-            lines.append(f"{what} for stock TVM: ms.database.JSONDatabase(work_dir={str(folder)!r})")
-        for line in lines:
-            say(self.console, line)
-        return result
 
 
 def _noted_untuned_s(task: Task, database: TuningDatabase) -> float:

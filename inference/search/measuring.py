@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from threading import Condition
 from types import TracebackType
 
 import tvm
@@ -24,6 +25,44 @@ runs once."""
 
 _UNTUNED_BATCH = 4
 """Number of unscheduled tasks to build and run between checks for an interrupt."""
+
+
+class BatchGate:
+    """Gate that batches pass, unless it is closed for a block of other work.
+
+    A lock would not do: a thread that measures batch after batch takes it again before others get it.
+    """
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._inside = 0
+        self._closed = False
+
+    @contextmanager
+    def passed(self) -> Iterator[None]:
+        """Waits until the gate is open, and counts the block as a batch."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._closed)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Lets no batch begin, and runs the block after the batches inside have ended."""
+        try:
+            with self._changed:
+                self._closed = True
+                self._changed.wait_for(lambda: not self._inside)
+            yield
+        finally:
+            with self._changed:
+                self._closed = False
+                self._changed.notify_all()
 
 
 class MeasuringThreads:
@@ -47,6 +86,7 @@ class MeasuringThreads:
         self._rounds: dict[Future[list[MeasuredCandidate]], TaskSearch] = {}
         self._untuned: Future[list[float | None]] | None = None
         self._stopped = False
+        self._gate = BatchGate()
         self.woken: Connection
         """Connection that becomes readable when a measurement finishes."""
         self.woken, self._wake_up = Pipe(duplex=False)
@@ -76,6 +116,10 @@ class MeasuringThreads:
     def is_busy(self) -> bool:
         """Whether any measurement is running or queued."""
         return bool(self._rounds) or self.untuned_under_way
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Context manager in which nothing is measured. It waits for the current batches first."""
+        return self._gate.closed()
 
     def start_round(self, search: TaskSearch) -> None:
         """Measures the round that the task's loop has begun."""
@@ -131,7 +175,9 @@ class MeasuringThreads:
     def _measure_batches(self, search: TaskSearch) -> None:
         loop, workload = search.loop, search.task.workload_hash
         while not self._stopped and self._may_measure(search) and (batch := loop.next_batch()) is not None:
-            loop.learn(batch, self._executor.measure(jobs(batch, loop.best_s, workload)))
+            with self._gate.passed():
+                outcomes = self._executor.measure(jobs(batch, loop.best_s, workload))
+            loop.learn(batch, outcomes)
 
     def _measure_untuned(
         self, tasks: Sequence[Task], due: int, in_time: Callable[[], bool]
@@ -144,7 +190,7 @@ class MeasuringThreads:
                 MeasureJob(tvm.ir.save_json(task.mod), UNTUNED_BEST_S, task=task.workload_hash)
                 for task in tasks[start : start + _UNTUNED_BATCH]
             ]
-            with self._around():
+            with self._gate.passed(), self._around():
                 latencies_s += [outcome.latency_s for outcome in self._executor.measure(jobs)]
         return latencies_s + [None] * (len(tasks) - len(latencies_s))
 

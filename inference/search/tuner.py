@@ -31,6 +31,10 @@ from .supervision import SearchSupervisor
 from .task_search import TaskSearch
 
 
+def no_work(tuner: NetworkTuner, measuring: MeasuringThreads) -> None:
+    """Does nothing between rounds."""
+
+
 @dataclass(frozen=True)
 class Hooks:
     """Functions that the caller passes to a run."""
@@ -43,6 +47,8 @@ class Hooks:
     """Context manager that is active during every measurement."""
     clock: StageClock = field(default_factory=StageClock)
     """Clock that records the seconds of work by step."""
+    between_rounds: Callable[[NetworkTuner, MeasuringThreads], None] = no_work
+    """Called before the first round, and whenever rounds were measured; may pause the measurements."""
 
 
 class NetworkTuner:
@@ -127,6 +133,7 @@ class NetworkTuner:
         )
         around, may_measure = self._hooks.around_measuring, self._limits.may_measure
         with self._kept(), MeasuringThreads(self._executor, may_measure, around) as measuring:
+            self._hooks.between_rounds(self, measuring)
             if unknown:
                 due = sum(search.known_s is not None for search in unknown)
                 measuring.start_untuned([search.task for search in unknown], due, self._limits.in_time)
@@ -145,8 +152,10 @@ class NetworkTuner:
                     wait([measuring.woken], 0.0 if goes_on else None)
                 if (latencies_s := measuring.take_untuned()) is not None:
                     self._take_measured_untuned(unknown, latencies_s)
-                for search, measured in measuring.take_rounds():
-                    self._take_measured(search, measured)
+                if rounds := measuring.take_rounds():
+                    for search, measured in rounds:
+                        self._take_measured(search, measured)
+                    self._hooks.between_rounds(self, measuring)
         complete = self._goes_on()
         for search in self._searches:
             if complete and self._planner.completes_all:
@@ -205,9 +214,17 @@ class NetworkTuner:
         ]
         self.curve.append((self._elapsed_s(), sum(begun_s)))
 
+    def results(self) -> list[TaskResult]:
+        """Result of each task so far, including alternatives and bridges."""
+        return [task_result(search) for search in self._searches]
+
+    def share_done(self) -> float:
+        """Share of the planned rounds that are done, in [0, 1]."""
+        return self._planner.share_done()
+
     def _goes_on(self) -> bool:
         target_s = self._limits.latency_target_s
-        return self._limits.in_time() and (target_s is None or self._network_s() > target_s)
+        return self._limits.in_time() and (target_s is None or self.network_s() > target_s)
 
     def _is_late(self) -> bool:
         """Whether the time is over for all tasks, so that no further proposal would be measured."""
@@ -215,7 +232,8 @@ class NetworkTuner:
             return False
         return not any(map(self._limits.lacks_schedule, self._searches))
 
-    def _network_s(self) -> float:
+    def network_s(self) -> float:
+        """Estimated latency of the network in seconds, with the best schedules so far."""
         return sum(search.network_s for search in self._searches) - self._contests.saved_s()
 
     def _hand_out(self, supervisor: SearchSupervisor, measuring: MeasuringThreads) -> None:
@@ -268,7 +286,7 @@ class NetworkTuner:
         self._ledger.commit(search)
         self._ledger.remember(search)
         self._tell(search)
-        self.curve.append((self._elapsed_s(), self._network_s()))
+        self.curve.append((self._elapsed_s(), self.network_s()))
 
     def _tell(self, search: TaskSearch) -> None:
         self._hooks.on_progress(search.task.name, self._planner.share_done())

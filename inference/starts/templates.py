@@ -38,6 +38,11 @@ class TemplateStarts(StartSource):
         self._margin = margin
         self._alone = alone
 
+    def first(self) -> TemplateStarts:
+        """The same with the most promising template of a task alone."""
+        only = (self._target, self._hardware, 1, self._profiler, self._margin)
+        return TemplateStarts(*only, alone=self._alone)
+
     def starts(self, task: Task) -> Sequence[Start]:
         """See StartSource; a task that no template fits, or whose sums may overflow, has no starts."""
         try:

@@ -1,0 +1,47 @@
+"""Report of a tuning run: printed, written as files, and followed by the next steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...compiler.tvm_compat import available_cores
+from ...terminal import say
+from ..deploy.compile import how_to_run
+from .opened import Opened
+from .result import TuneResult
+from .tuning_run import TuningRun
+
+
+def reported(run: TuningRun, result: TuneResult, opened: Opened) -> TuneResult:
+    """Prints and writes the result with the length of the run, and returns it."""
+    console, config = run.console, run.config
+    with run.watch.stage("report"):
+        # A top-level import would delay the searches.
+        from ..report.plots import drawn_early
+        from ..report.terminal import print_profile, print_report
+        from ..report.write import write_report
+
+        drawn = drawn_early(result)
+    result = replace(
+        result,
+        total_s=run.elapsed_s(),
+        stage_s=run.watch.seconds,
+        cores=run.timeline.stop(),
+        available_cores=available_cores(),
+    )
+    print_report(result, console)
+    if config.profile:
+        print_profile(result, console)
+    for path in write_report(result, config.folder, drawn):
+        say(console, f"wrote {path}")
+    lines: list[str] = []
+    if config.export is not None and not result.networks and result.outputs_match is not False:
+        lines += how_to_run(config.export, opened.target)
+    folders = {"schedules": opened.database.folder}
+    if run.predicted is not None:
+        folders["predicted schedules, not measured,"] = run.predicted.folder
+    for what, folder in folders.items() if not result.simulated else ():
+        lines.append(f"{what} for stock TVM: ms.database.JSONDatabase(work_dir={str(folder)!r})")
+    for line in lines:
+        say(console, line)
+    return result
