@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from matplotlib.axes import Axes
-
-from ...figures import INK
 from ...page import Table, columns
 from ...wording import MISSING, duration, milliseconds, times
 from ..run.result import TUNED, TuneResult
@@ -32,17 +29,11 @@ def libraries_table(result: TuneResult) -> Table:
         "Libraries",
         columns("Library", "Written after", "Latency", "Over the first"),
         rows if len(rows) > 1 else [],
-        "Each library replaced the one before, after its outputs were compared. The last latency is the one of "
-        "the contestants; the others were timed between two rounds of the search.",
+        "Each library replaced the one before, after its outputs were compared. The last latency is the one "
+        "of the contestants; the others were timed between two rounds of the search.",
     )
 
 
 def library_points(result: TuneResult) -> list[tuple[float, float]]:
     """Seconds since the start and latency in seconds of each library that was timed during the search."""
     return [(one.after_s, one.latency_s) for one in result.libraries if one.latency_s is not None]
-
-
-def mark_libraries(axes: Axes, result: TuneResult) -> None:
-    """Draws a triangle for each of `library_points`, at milliseconds."""
-    for after_s, latency_s in library_points(result):
-        axes.plot(after_s, latency_s * 1e3, "^", color=INK, markersize=8, zorder=3)

@@ -30,7 +30,7 @@ from ...wording import counted, duration, milliseconds, part_of, times
 from ..run.result import TUNED, UNTUNED, TuneResult
 from .contestants import ordered
 from .cores import cores_plot
-from .libraries import MARKS, library_points, mark_libraries
+from .libraries import MARKS, library_points
 from .table import Row, rows
 
 MAX_TASKS = 40
@@ -238,7 +238,7 @@ def curve_plot(result: TuneResult) -> Plot | None:
             _steps(axes, points, last, colour=BEFORE, label=name, style=style)
         _steps(axes, known, last, colour=AFTER, label="this run", style="-")
         axes.plot(elapsed[-1], latency[-1] * 1e3, "o", color=AFTER, markersize=8)
-        mark_libraries(axes, result)
+        axes.plot(*_in_milliseconds(libraries), "^", color=INK, markersize=8, zorder=3)
         # Next to a run that lasted 30 times as long, this curve would be a few pixels wide.
         if last > 8 * elapsed[-1] and start > 0:
             log_axis(axes, "x")
@@ -276,6 +276,11 @@ def curve_plot(result: TuneResult) -> Plot | None:
             )
         caption += f" {MARKS}" if libraries else ""
         return Plot("Tuning curve", caption, (fragment(figure, "curve", caption),))
+
+
+def _in_milliseconds(points: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    """Seconds since the start, and latencies in milliseconds."""
+    return [after_s for after_s, _ in points], [latency_s * 1e3 for _, latency_s in points]
 
 
 def _finite(curve: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -15,8 +15,8 @@ from .contestants import contestants_table
 from .cores import cores_table
 from .coverage import coverage_table
 from .facts import banner, details, headline, notes
-from .network_time import time_table
 from .libraries import libraries_table
+from .network_time import time_table
 from .networks import networks_table
 from .plots import Drawn, plots
 from .reuse import reuse_table
