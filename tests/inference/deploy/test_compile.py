@@ -19,6 +19,7 @@ from foretune.compiler.tvm_compat import (
     layout_free,
     parse_target,
 )
+from foretune.inference.deploy import compile as compile_module
 from foretune.inference.deploy.compile import (
     CompiledNetwork,
     NetworkBuildError,
@@ -261,3 +262,55 @@ def test_a_graph_computes_the_outputs_of_each_call_anew():
     with torch.inference_mode():
         doubled = network.module(torch.from_numpy(2 * image)).numpy()
     np.testing.assert_allclose(other, doubled, rtol=1e-4, atol=1e-5)
+
+
+def test_tasks_without_a_schedule_may_have_a_plain_one(
+    network: Network,
+    relax_mod: tvm.IRModule,
+    tasks: list[Task],
+    target: tvm.target.Target,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduled, *others = tasks
+    plain = {task.workload_hash for task in others[1:]}
+    changed: list[str] = []
+
+    def noted(mod: tvm.IRModule, names: list[str]) -> tvm.IRModule:
+        after = plainly_scheduled(mod, names)
+        changed.extend(var.name_hint for var, func in mod.functions_items() if after[var] is not func)
+        return after
+
+    plainly_scheduled = compile_module.plainly_scheduled
+    monkeypatch.setattr(compile_module, "plainly_scheduled", noted)
+    database = database_of([scheduled], target)
+    compiled = compile_network(relax_mod, target, database, plain={scheduled.workload_hash, *plain})
+    assert compiled.scheduled == (scheduled.name,)
+    assert {compiled.task_of.get(name) for name in changed} <= {task.name for task in others[1:]}
+    assert len(changed) >= len(others) - 1 > 0
+    assert compare_outputs(network.reference_outputs(), compiled(*network.inputs)).agrees
+
+
+def test_a_plain_schedule_that_does_not_build_is_left_out(
+    network: Network,
+    relax_mod: tvm.IRModule,
+    tasks: list[Task],
+    target: tvm.target.Target,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unbuildable(mod: tvm.IRModule, names: list[str]) -> tvm.IRModule:
+        if names:
+            raise_in_build.append(True)
+        return mod
+
+    def compile_(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
+        if raise_in_build:
+            raise_in_build.clear()
+            raise ValueError("no code")
+        return compiles(mod, target=target)
+
+    raise_in_build: list[bool] = []
+    compiles = tvm.compile
+    monkeypatch.setattr(compile_module, "plainly_scheduled", unbuildable)
+    monkeypatch.setattr(tvm, "compile", compile_)
+    compiled = compile_network(relax_mod, target, plain={task.workload_hash for task in tasks})
+    assert compare_outputs(network.reference_outputs(), compiled(*network.inputs)).agrees

@@ -43,7 +43,7 @@ class Compiled:
 class FakeTrial(Trial):
     """Compiles `Compiled` networks."""
 
-    def _compiled(self, tuned: Any, without: Collection[str] = ()) -> Any:
+    def compiled(self, tuned: Any, without: Collection[str] = ()) -> Any:
         self.last = Compiled(tuple(task.name for task in TASKS if task.workload_hash not in without))
         return self.last
 
@@ -64,7 +64,7 @@ def tuned(wrong: Collection[str], target: Any = HERE) -> Any:
 @pytest.mark.parametrize("wrong", ["", "b", "ac"])
 def test_a_task_whose_schedule_changes_the_outputs_runs_untuned(wrong: str) -> None:
     compiled = Compiled(("a", "b", "c"), unbuildable=("d",))
-    found, check, reasons = trial()._checked(tuned(wrong), compiled)
+    found, check, reasons = trial().checked(tuned(wrong), compiled)
     assert check.agrees and set(found.scheduled) == set("abc") - set(wrong)
     assert reasons == {"d": NOT_BUILT, **dict.fromkeys(wrong, WRONG)}
 
@@ -112,6 +112,6 @@ def test_the_library_is_written_before_the_rivals_start(
     subject = SimpleNamespace(**vars(tuned("")), network=network, relax_mod=None)
     with pytest.raises(KeyboardInterrupt):
         runs.timed(subject)  # type: ignore[arg-type]
-    assert runs.last.written == [library]
+    assert runs.last.written == [library] and [one.after_s for one in runs.written] == [7.0]
     assert f"wrote {library} after 7 s; it can be used now" in printed.getvalue()
     assert f"{library} and all schedules are kept; the same command" in printed.getvalue()

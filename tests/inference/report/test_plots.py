@@ -6,8 +6,10 @@ import math
 import re
 
 import pytest
+from foretune.inference.report.libraries import MARKS
 from foretune.inference.report.plots import MAX_TASKS, plots, rank_correlation
 from foretune.inference.run.result import ComparisonRun
+from foretune.inference.run.written_library import WrittenLibrary
 from support.results import NO_DATA, make_result, make_task
 
 
@@ -61,3 +63,16 @@ def test_the_tuning_curve_starts_at_the_first_measurement() -> None:
     (curve,) = (plot for plot in plots(result) if plot.title == "Tuning curve")
     ticks = [int(text) for text in re.findall(r">(\d+)</text>", curve.panels[0])]
     assert ticks[0] == 30
+
+
+def test_libraries_are_marked_in_the_tuning_curve() -> None:
+    """One of them was written before the first measurement, and the last one was not timed."""
+    curve = [(10.0, 0.02), (40.0, 0.01)]
+    written = [WrittenLibrary(4.0, 0.03), WrittenLibrary(20.0, 0.01), WrittenLibrary(60.0)]
+    marked, plain = (
+        next(plot for plot in plots(make_result(curve=curve, libraries=libraries)) if "curve" in plot.title)
+        for libraries in (written, written[2:])
+    )
+    assert MARKS in marked.caption and MARKS not in plain.caption
+    ticks = [int(text) for text in re.findall(r">(\d+)</text>", marked.panels[0])]
+    assert ticks[0] < 10

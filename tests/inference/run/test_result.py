@@ -18,6 +18,7 @@ from foretune.inference.run.result_file import (
     result_to_json,
     save_result,
 )
+from foretune.inference.run.written_library import WrittenLibrary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.paths import TESTS
@@ -101,7 +102,8 @@ def test_file_gives_back_the_result(
         measured_latencies_s=[latency for _, latency in candidates],
     )
     curve = [(0.0, math.inf), (1.5, 0.25)]
-    result = make_result(tasks=[task], max_abs_difference=difference, curve=curve)
+    libraries = [WrittenLibrary(20.5, 0.25), WrittenLibrary(90.0)]
+    result = make_result(tasks=[task], max_abs_difference=difference, curve=curve, libraries=libraries)
     path = tmp_path_factory.mktemp("result") / "report.json"
     save_result(result, path)
     assert load_result(path) == result
