@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeAlias
@@ -126,11 +126,12 @@ def unused_name(path: Path) -> Iterator[Path]:
     The loader of the system returns the library that it has loaded under a name, even if the file of this
     name is another one now.
     """
-    with TemporaryDirectory(prefix="foretune-") as folder:
-        link = Path(folder) / path.name
+    with ExitStack() as stack:
         try:
+            folder = stack.enter_context(TemporaryDirectory(prefix="foretune-"))
+            link = Path(folder) / path.name
             link.symlink_to(path.resolve())
-        except (OSError, NotImplementedError):  # Windows permits links to few users
+        except (OSError, NotImplementedError):  # no writable folder, or no right to make links
             link = path
         yield link
 

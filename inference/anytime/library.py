@@ -95,8 +95,7 @@ class AnytimeLibrary:
             return
         if self._untimed is not None:  # the processes of the run have started by now
             with measuring.paused():
-                self._latency_s = self._current_s = self._timed_s(self._untimed)
-            self._trial.written[-1] = replace(self._trial.written[-1], latency_s=self._latency_s)
+                self._time_first(self._untimed)
             self._untimed = None
         searched_s = time.monotonic() - self._began
         left_s = left_of_search_s(self._left_s(), searched_s, tuner.share_done())
@@ -123,6 +122,14 @@ class AnytimeLibrary:
         if compiled is not None:
             self._trial.write(self._library, compiled, "it can be used now; better ones follow")
             self._untimed = compiled
+
+    def _time_first(self, compiled: CompiledNetwork) -> None:
+        try:
+            self._latency_s = self._current_s = self._timed_s(compiled)
+        except Exception as error:  # any library is better than one that does not run
+            self._tell(error)
+        else:
+            self._trial.written[-1] = replace(self._trial.written[-1], latency_s=self._latency_s)
 
     def _exchange(self, tuner: NetworkTuner) -> None:
         """Exchanges the library, unless the new one is not faster after all."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 import warnings
@@ -155,6 +156,14 @@ def test_a_library_has_a_name_of_its_own_each_time(tmp_path: Path) -> None:
         assert len({tmp_path / "net.so", first, second}) == 3
         assert first.read_text() == "code" and first.suffix == ".so"
     assert not first.exists()
+
+
+def test_without_a_folder_for_links_a_library_keeps_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with unused_name(tmp_path / "net.so") as name:
+        assert name == tmp_path / "net.so"
 
 
 # --- real libraries
