@@ -104,10 +104,13 @@ class AnytimeLibrary:
                 self._exchange(tuner)
 
     def filled(self, results: Sequence[TaskResult]) -> list[TaskResult]:
-        """Results in which tasks without a measurement have the schedule of a template, if there is one."""
+        """Results in which tasks without a measurement have the schedule of a template, if there is one.
+
+        If the candidates of a task failed, its template may have ended their process.
+        """
         return [
             replace(task, predicted=True)
-            if _is_open(task) and task.workload_hash in self._schedules
+            if _is_open(task) and not task.candidates_measured and task.workload_hash in self._schedules
             else task
             for task in results
         ]
@@ -207,12 +210,12 @@ class AnytimeLibrary:
 
 
 def open_tasks(results: Sequence[TaskResult]) -> set[str]:
-    """Workload hashes of the tasks without any schedule that nothing was measured for."""
+    """Workload hashes of the tasks without a schedule that may have a faster one than plain loops."""
     return {task.workload_hash for task in results if _is_open(task)}
 
 
 def _is_open(task: TaskResult) -> bool:
-    """Whether nothing was measured for a task so far."""
+    """Whether no measurement has decided so far how a task runs."""
     decided = task.reason in (UNTUNED_IS_FASTER, NOTHING_TO_TUNE)
     return task.tuned_latency_s is None and not task.predicted and not decided
 

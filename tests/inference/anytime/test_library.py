@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,8 +26,9 @@ from support.results import make_task
 
 TARGET = parse_target("llvm")
 MEASURED = make_task("measured", workload_hash="measured")
-OPEN = make_task("open", workload_hash=TASK.workload_hash, tuned_latency_s=None, reason="no time")
-PLAIN = make_task("plain", workload_hash="plain", tuned_latency_s=None, reason="no time")
+UNMEASURED = {"candidates_measured": 0, "tuned_latency_s": None, "reason": "no time"}
+OPEN = make_task("open", workload_hash=TASK.workload_hash, **UNMEASURED)
+PLAIN = make_task("plain", workload_hash="plain", **UNMEASURED)
 SLOWER = make_task("slower", workload_hash="slower", tuned_latency_s=None, reason=UNTUNED_IS_FASTER)
 
 
@@ -165,6 +166,8 @@ def test_tasks_without_a_measurement_have_templates_or_plain_schedules(
     assert [task.predicted for task in tuned.results] == [False, True, False, False]
     assert tuned.plain == {"plain"}
     assert open_tasks([MEASURED, OPEN, PLAIN, SLOWER]) == {TASK.workload_hash, "plain"}
+    failed = replace(OPEN, candidates_measured=3)
+    assert [task.predicted for task in run.library.filled([OPEN, failed])] == [True, False]
 
 
 def test_an_error_leaves_the_library_and_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
