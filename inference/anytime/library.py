@@ -109,7 +109,7 @@ class AnytimeLibrary:
         If the candidates of a task failed, its template may have ended their process.
         """
         return [
-            replace(task, predicted=True)
+            replace(task, predicted=True, reason="")
             if _is_open(task) and not task.candidates_measured and task.workload_hash in self._schedules
             else task
             for task in results

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 import tvm
+import tvm_ffi
 from tvm import relax
 
 from ...compiler.targets import is_cpu
@@ -159,7 +160,8 @@ def _opened(path: Path) -> tvm.runtime.Module:
         _check_elf(path)
     try:
         with without_scope_warnings(), unused_name(path) as name:
-            library = tvm.runtime.load_module(str(name))
+            # TVM's own `load_module` resolves links, and never frees a library.
+            library = tvm_ffi.load_module(name, keep_module_alive=False)
     except Exception as error:  # TVM passes on any error of the system's loader
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
         raise LoadError(f"{path}: cannot be loaded ({reason}); export the network on this machine") from error
