@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tempfile
 import threading
 import time
@@ -233,3 +234,7 @@ def test_readers_never_see_half_a_library(compiled: dict[str, CompiledNetwork], 
     assert wrong == []
     np.testing.assert_allclose(followed(X), TANH, rtol=1e-5)
     assert [one.name for one in tmp_path.iterdir()] == ["net.so"]
+    if (maps := Path("/proc/self/maps")).exists():  # libraries that nothing uses are gone
+        del reader
+        gc.collect()
+        assert sum(str(path) in line and "r-xp" in line for line in maps.read_text().splitlines()) == 1

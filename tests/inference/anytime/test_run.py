@@ -11,6 +11,7 @@ import pytest
 from foretune.compiler.networks import load_network
 from foretune.inference.anytime import library as subject
 from foretune.inference.anytime.rule import ExchangeRule
+from foretune.inference.deploy import comparison, trial
 from foretune.inference.deploy.compile import CompiledNetwork
 from foretune.inference.deploy.load import load
 from foretune.inference.run.config import TuneConfig
@@ -20,10 +21,14 @@ from foretune.inference.tune import run
 from rich.console import Console
 from tvm.support.cc import get_cc
 
-NETWORK = {"network": "support.networks:Residual", "inputs": [[1, 8, 6, 6]]}
+NETWORK: dict[str, Any] = {
+    "network": "torch.nn:Linear",
+    "inputs": [[8, 64]],
+    "kwargs": {"in_features": 64, "out_features": 32},
+}
 SEARCH = OneShotConfig(
     {"name": "evolutionary", "population_size": 8, "generations": 0},
-    rounds=1,
+    rounds=2,
     top_k=2,
     templates=1,
     replay_factor=1,
@@ -37,10 +42,10 @@ SEARCH = OneShotConfig(
 @pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")
 def test_each_library_of_a_run_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, printed = tmp_path / "net.so", StringIO()
-    network = load_network("support.networks:Residual", inputs=NETWORK["inputs"])
-    expected = network.reference_outputs()
+    network = load_network(NETWORK["network"], inputs=NETWORK["inputs"], kwargs=NETWORK["kwargs"])
+    (expected,) = network.reference_outputs()
     seen: list[Any] = []
-    falling_s = iter([0.003, 0.002, 0.001, 0.0005, 0.0004, 0.0003, 0.0002, 0.0001])
+    falling_s = iter([0.003, 0.002, 0.001])
     export, timed_s = CompiledNetwork.export, subject._timed_s
 
     def exported(compiled: CompiledNetwork, library: Path) -> None:
@@ -54,6 +59,8 @@ def test_each_library_of_a_run_can_be_used(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(CompiledNetwork, "export", exported)
     monkeypatch.setattr(subject, "_timed_s", timed)
+    monkeypatch.setattr(comparison, "get_cc", lambda: None)  # which would time it in another process
+    monkeypatch.setattr(trial, "time_in_fresh_process", lambda *_: [])
     rule = ExchangeRule(least_gain=-1e9, most_cost=float("inf"))  # after each round
     monkeypatch.setattr(subject, "ExchangeRule", lambda: rule)
     config = TuneConfig(
@@ -71,14 +78,11 @@ def test_each_library_of_a_run_can_be_used(tmp_path: Path, monkeypatch: pytest.M
     )
     result = run(config, Console(file=printed, width=200))
     assert load_result(tmp_path / "report" / "report.json").libraries == result.libraries
-    assert len(seen) == len(result.libraries) > 2
+    assert len(seen) == len(result.libraries) == 3, printed.getvalue()
     assert result.libraries[0].latency_s == 0.003 and result.libraries[-1].latency_s is None
     times_s = [one.after_s for one in result.libraries]
     assert times_s == sorted(times_s) and times_s[0] < result.curve[-1][0]
-    for outputs in seen:
-        for found, reference in zip(outputs, expected, strict=True):
-            np.testing.assert_allclose(found, reference, rtol=1e-3, atol=1e-4)
+    for found in seen:
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
     told = printed.getvalue()
     assert "s; it can be used now; better ones follow" in told and "instead of 3.00 ms" in told
-    again = run(config, Console(quiet=True))  # nothing is left to search
-    assert len(again.libraries) == 1 and again.outputs_match
