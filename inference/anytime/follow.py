@@ -23,7 +23,7 @@ class ExchangedNetworkError(UserError, ValueError):
     """The file of a followed network now holds a network with other inputs or outputs."""
 
 
-class Loaded(Protocol):
+class Followable(Protocol):
     """A loaded network; see `deploy.load.LoadedNetwork`."""
 
     inputs: tuple[TensorSpec, ...]
@@ -50,7 +50,7 @@ class FollowedNetwork:
     ExchangedNetworkError, which the call that noticed the file raises for other inputs or outputs.
     """
 
-    def __init__(self, path: Path, load: Callable[[], Loaded]) -> None:
+    def __init__(self, path: Path, load: Callable[[], Followable]) -> None:
         """`load` loads the file at `path`; raises its errors."""
         self.path = path
         self._load = load
@@ -89,7 +89,7 @@ class FollowedNetwork:
     def __repr__(self) -> str:
         return f"FollowedNetwork({self._network!r})"
 
-    def _current(self) -> Loaded:
+    def _current(self) -> Followable:
         if _state_of(self.path) != self._state and self._lock.acquire(blocking=False):
             try:
                 self._take_newer()
