@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 
 import torch
@@ -35,7 +35,7 @@ from ..search.alternatives import needed_tasks
 from ..search.limits import Limits
 from ..search.opening import anything_due
 from ..search.persistence import Ledger
-from ..search.tuner import Hooks, NetworkTuner, no_work
+from ..search.tuner import Hooks, NetworkTuner
 from ..starts.base import StartSource
 from ..starts.configured import asked_starts
 from ..surrogate.memory import SurrogateMemory
@@ -216,8 +216,9 @@ class TuningRun(ABC):
                 on_progress=on_progress,
                 around_measuring=hold_back(config.search, workforce.executor, workforce.searchers),
                 clock=self.work,
-                between_rounds=no_work if anytime is None else anytime.between_rounds,
             )
+            if anytime is not None:
+                hooks = replace(hooks, between_rounds=anytime.between_rounds)
             tuner = self._tuner(opened, planner, starts, hooks)
             try:
                 with self.watch.stage("search and measure"):

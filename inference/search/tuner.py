@@ -31,10 +31,6 @@ from .supervision import SearchSupervisor
 from .task_search import TaskSearch
 
 
-def no_work(tuner: NetworkTuner, measuring: MeasuringThreads) -> None:
-    """Does nothing between rounds."""
-
-
 @dataclass(frozen=True)
 class Hooks:
     """Functions that the caller passes to a run."""
@@ -47,7 +43,7 @@ class Hooks:
     """Context manager that is active during every measurement."""
     clock: StageClock = field(default_factory=StageClock)
     """Clock that records the seconds of work by step."""
-    between_rounds: Callable[[NetworkTuner, MeasuringThreads], None] = no_work
+    between_rounds: Callable[[NetworkTuner, MeasuringThreads], None] = lambda tuner, measuring: None
     """Called before the first round, and whenever rounds were measured; may pause the measurements."""
 
 
