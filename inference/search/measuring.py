@@ -14,7 +14,7 @@ from types import TracebackType
 import tvm
 
 from ...compiler.task import Task
-from ...dataset.measure import Executor, MeasureJob
+from ...dataset.measure import Executor, MeasureJob, MeasureOutcome
 from .candidate import MeasuredCandidate
 from .loop import CandidateBatch
 from .task_search import TaskSearch
@@ -175,9 +175,11 @@ class MeasuringThreads:
     def _measure_batches(self, search: TaskSearch) -> None:
         loop, workload = search.loop, search.task.workload_hash
         while not self._stopped and self._may_measure(search) and (batch := loop.next_batch()) is not None:
-            with self._gate.passed():
-                outcomes = self._executor.measure(jobs(batch, loop.best_s, workload))
-            loop.learn(batch, outcomes)
+            loop.learn(batch, self._measured(jobs(batch, loop.best_s, workload)))
+
+    def _measured(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
+        with self._gate.passed():
+            return self._executor.measure(jobs)
 
     def _measure_untuned(
         self, tasks: Sequence[Task], due: int, in_time: Callable[[], bool]
@@ -190,8 +192,8 @@ class MeasuringThreads:
                 MeasureJob(tvm.ir.save_json(task.mod), UNTUNED_BEST_S, task=task.workload_hash)
                 for task in tasks[start : start + _UNTUNED_BATCH]
             ]
-            with self._gate.passed(), self._around():
-                latencies_s += [outcome.latency_s for outcome in self._executor.measure(jobs)]
+            with self._around():
+                latencies_s += [outcome.latency_s for outcome in self._measured(jobs)]
         return latencies_s + [None] * (len(tasks) - len(latencies_s))
 
 
