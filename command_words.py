@@ -36,7 +36,10 @@ FURTHER = {
 class Flags(NamedTuple):
     """Flags of a command line that Foretune reads itself."""
 
+    help: bool
+    """Whether to print the help instead of running."""
     help_all: bool
+    """Whether the help has all options."""
     multirun: bool
 
 
@@ -46,7 +49,8 @@ def checked_flags(words: Sequence[str], known: Callable[[], Iterable[str]]) -> t
     Raises ConfigError for a word that starts like a flag and is none.
     """
     help_all = f"--{HELP_ALL}" in words
-    kept = ["--help" if word == f"--{HELP_ALL}" else word for word in words]
+    kept = [word for word in words if word not in ("-h", f"--{HELP_ALL}") and not _means(word, "help")]
+    asked = len(kept) < len(words)
     for number, word in enumerate(kept):
         name, equals, value = word.lstrip("-").partition("=")
         dashes = len(word) - len(word.lstrip("-"))
@@ -55,8 +59,15 @@ def checked_flags(words: Sequence[str], known: Callable[[], Iterable[str]]) -> t
             following = [*kept[number + 1 : number + 2], ""][0]
             value = value if equals or "=" in following or following.startswith("-") else following
             raise ConfigError(_no_flag(word, name, value, known()))
-    multirun = any(word == "-m" or (len(word) > 3 and "--multirun".startswith(word)) for word in kept)
-    return kept, Flags(help_all, multirun)
+    flags = Flags(asked, help_all, any(word == "-m" or _means(word, "multirun") for word in kept))
+    if asked:
+        kept = [word for word in kept if word != "-m" and not _means(word, "multirun")]
+    return kept, flags
+
+
+def _means(word: str, flag: str) -> bool:
+    """Whether a word is a long flag, perhaps shortened."""
+    return len(word) > 3 and f"--{flag}".startswith(word)
 
 
 def _no_flag(word: str, name: str, value: str, known: Iterable[str]) -> str:

@@ -9,13 +9,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 import hydra
 from hydra import compose, initialize_config_module
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from . import option_help
@@ -36,8 +37,8 @@ def run_command(
 ) -> None:
     """Composes conf/`config_name`.yaml with the overrides among `words`, and calls `job` with the result.
 
-    Hydra's flags, such as --help, --cfg and --multirun, work as in any application of Hydra; --help-all shows
-    all options. Several runs start after `check` has accepted the settings of each, and end with a table.
+    Hydra's flags, such as --cfg and --multirun, work as in any application of Hydra, except for --help, which
+    Foretune prints itself. Several runs start after `check` has accepted the settings of each, and end with a table.
 
     Raises:
       ConfigError: an option is unknown or cannot be read.
@@ -45,7 +46,6 @@ def run_command(
     """
     words, flags = checked_flags(words, lambda: known_options(config_name))
     words = with_quotes(words, config_name, multirun=flags.multirun)
-    option_help.register(everything=flags.help_all)
     full_error = shows_tracebacks()
     sweep = Sweep()
     with _given_to_hydra(words) as composed:
@@ -66,6 +66,9 @@ def run_command(
 
         main = hydra.main(version_base="1.3", config_path=f"pkg://{_CONF}", config_name=config_name)
         try:
+            if flags.help:
+                main(partial(_print_help, everything=flags.help_all))()
+                return
             if flags.multirun and check is not None:
                 check_runs(config_name, words, check)
             main(task)()
@@ -78,6 +81,13 @@ def run_command(
                 sweep.print()
     if sweep.status:
         raise SystemExit(sweep.status)
+
+
+def _print_help(config: DictConfig, *, everything: bool) -> None:
+    """Job that prints the help of a command. Hydra's --help lists all presets twice, which takes seconds."""
+    with open_dict(config):
+        config.hydra = HydraConfig.get()
+    print(option_help.text(config, everything=everything))
 
 
 def restore_log_levels() -> None:

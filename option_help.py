@@ -1,6 +1,6 @@
 """Text of --help and --help-all: the composed values, each with the comment that its YAML file has for it.
 
-conf/hydra/help/foretune.yaml inserts the text by the resolver `foretune.help`.
+The sentences before and after the options are in conf/hydra/help and in the file of the command.
 """
 
 from __future__ import annotations
@@ -252,23 +252,16 @@ def _text(loader: ConfigLoader, config: str) -> str:
     return ""
 
 
-def register(everything: bool) -> None:
-    """Registers the resolver of the help template, for all options or the most used ones."""
-
-    def text(*, _root_: DictConfig) -> str:
-        if not everything:
-            return short_text(_root_)
-        parts = (
-            _root_.hydra.help.header,
-            presets_text(_root_),
-            "Options and their values:\n",
-            options_text(_root_),
-        )
-        return "\n".join(part for part in (*parts, "", _root_.hydra.help.footer) if part is not None)
-
-    OmegaConf.register_new_resolver(
-        "foretune.help",
-        # Hydra fills the template in with `string.Template`, to which a dollar is a placeholder.
-        lambda *, _root_: text(_root_=_root_).replace("$", "$$"),
-        replace=True,
+def text(config: DictConfig, *, everything: bool) -> str:
+    """Help of a command: its most used options, or all of them with the presets."""
+    if not everything:
+        return short_text(config)
+    parts = (
+        config.hydra.help.header,
+        presets_text(config),
+        "Options and their values:\n",
+        options_text(config),
+        "",
+        config.hydra.help.footer,
     )
+    return "\n".join(parts)
