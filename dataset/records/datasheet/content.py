@@ -23,6 +23,7 @@ from .limits import (
     versions,
 )
 from .overview import Overview
+from .peaks import device_peaks
 
 _QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
 
@@ -159,13 +160,15 @@ def samplers_section(overview: Overview) -> Table:
 
 
 def devices_section(overview: Overview) -> Table:
+    disturbed = {peak.device for peak in device_peaks(overview) if peak.disturbed}
     rows = []
     for (device, target), records in _largest_first(overview.records.groupby(["hardware_id", "target"])):
         hardware = overview.hardware.get(device)
         cells = [device, "not described", MISSING, MISSING, MISSING]
         if hardware:
             cells = [device, hardware.name, str(hardware.cores)]
-            cells += [significant(hardware.peak_gflops), significant(hardware.bandwidth_gbs)]
+            peak = "disturbed" if device in disturbed else significant(hardware.peak_gflops)
+            cells += [peak, significant(hardware.bandwidth_gbs)]
         rows.append([*cells, target_text(target), count_text(len(records))])
     heads = ("device", "name", "cores", "peak GFLOP/s", "GB/s", "target", "records")
     return Table("Devices", columns(*heads, text=("name", "target")), rows)

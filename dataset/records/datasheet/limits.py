@@ -12,6 +12,7 @@ import pandas as pd
 
 from ....wording import MISSING, counted, part_of, significant, verb
 from .overview import Overview
+from .peaks import DevicePeak, device_peaks
 
 
 def record_counts(records: pd.DataFrame) -> list[str]:
@@ -56,6 +57,15 @@ def target_text(text: str) -> str:
     return " ".join(filter(None, words))
 
 
+def disturbed_peak(peak: DevicePeak) -> str:
+    """Sentence on a peak that measured programs contradict."""
+    faster = f"{counted(peak.faster_tasks, 'task')} {verb(peak.faster_tasks, 'runs', 'run')} faster"
+    return (
+        f"The peak of {peak.name}, {significant(peak.gflops)} GFLOP/s, is not shown: {faster}, so other work "
+        "disturbed its measurement."
+    )
+
+
 FEW_RECORDS = 10
 """Number of valid records below which a task says little about the ranking of its programs."""
 
@@ -76,6 +86,12 @@ def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[
     if len(overview.hardware) == 1:
         (hardware,) = overview.hardware.values()
         yield f"All latencies were measured on one device ({hardware.name}) and say nothing about others."
+    for peak in device_peaks(overview):
+        if peak.disturbed:
+            yield (
+                f"The peak of {peak.name} was measured while other work ran: use neither it nor efficiencies "
+                "that are computed with it. The next `foretune generate` on the device measures it again."
+            )
     dtypes = sorted(set(tasks.dtype) - {""})
     if len(dtypes) == 1:
         yield f"All tasks compute in {dtypes[0]}."

@@ -27,8 +27,10 @@ from ....figures import (
     shortened,
 )
 from ....page import Plot
-from ....wording import counted, part_of, significant, verb
+from ....wording import counted, listed, part_of, significant, verb
+from .limits import disturbed_peak
 from .overview import Overview
+from .peaks import device_peaks
 
 _BINS = 30
 _MAX_POINTS = 2000
@@ -130,7 +132,8 @@ def _rates(overview: Overview) -> Plot | None:
     rates = overview.tasks.gflops[overview.tasks.gflops > 0]
     if rates.empty:
         return None
-    peaks = sorted({hardware.peak_gflops for hardware in overview.hardware.values()})
+    measured = device_peaks(overview)
+    peaks = sorted({peak.gflops for peak in measured if not peak.disturbed})
     with canvas(HALF, 3.6) as figure:
         axes = figure.subplots()
         low, high = rates.min(), max(rates.max(), *peaks, 1.01 * rates.min())
@@ -140,10 +143,14 @@ def _rates(overview: Overview) -> Plot | None:
         log_axis(axes, "x")
         axes.set_xlabel("GFLOP/s of a task's best program (log)")
         _count_axis(axes, "tasks")
-        shown = " and ".join(significant(peak) for peak in peaks)
-        caption = f"Median {significant(rates.median())} GFLOP/s" + (
-            f"; a dashed line marks the peak of each device, {shown}." if peaks else "."
-        )
+        caption = f"Median {significant(rates.median())} GFLOP/s"
+        if peaks:
+            shown = listed([significant(peak) for peak in peaks])
+            caption += (
+                f"; {verb(len(peaks), 'a dashed line marks', 'dashed lines mark')} the float32 peak of "
+            )
+            caption += f"{verb(len(peaks), 'the device', 'the devices')}, {shown}"
+        caption += "." + "".join(f" {disturbed_peak(peak)}" for peak in measured if peak.disturbed)
         return Plot("Rates of the best programs", caption, (fragment(figure, "rates", caption),))
 
 

@@ -44,7 +44,8 @@ def test_a_split_with_few_tasks_has_no_winner() -> None:
         assert not table.bold
         assert table.remarks == [
             "No model is clearly the best by spearman, pairs, top-1, top-5 and peak@10: 2 held-out tasks are "
-            f"too few to decide, and it takes {LEAST_TASKS}. To decide, raise split.test or generate more tasks."
+            f"too few to decide, and it takes {LEAST_TASKS}. To decide, raise split.test or generate more "
+            "tasks."
         ]
 
 
