@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from .overview import Overview
 
 _TOLERANCE = 1.05
-"""Rate over the measured peak that is still credible: a product of large matrices measures the peak, and small
-products may be a few percent faster."""
+"""Rate over the measured peak that is still credible: a product of large matrices measures the peak, and
+small products may be a few percent faster."""
 
 
 @dataclass(frozen=True)
