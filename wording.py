@@ -31,6 +31,11 @@ def milliseconds(seconds: float | None) -> str:
     return MISSING if seconds is None or not math.isfinite(seconds) else f"{significant(seconds * 1e3)} ms"
 
 
+def difference(value: float) -> str:
+    """Largest difference of two outputs: 2.0e-06, or `not finite` if only one of them is NaN or infinite."""
+    return f"{value:.1e}" if math.isfinite(value) else "not finite"
+
+
 def times(ratio: float | None) -> str:
     """1.76x, or MISSING."""
     return MISSING if ratio is None or not math.isfinite(ratio) else f"{significant(ratio)}x"

@@ -8,6 +8,7 @@ from ...page import Fact
 from ...wording import (
     capitalised,
     counted,
+    difference,
     duration,
     listed,
     milliseconds,
@@ -165,7 +166,7 @@ def _outputs(result: TuneResult) -> Fact:
     return Fact(
         "Outputs",
         ("equal" if result.agreement is None else "within tolerance") if result.outputs_match else "differ",
-        f"difference {result.max_abs_difference:.1e}, tolerance {result.tolerance:.1e}"
+        f"difference {difference(result.max_abs_difference)}, tolerance {result.tolerance:.1e}"
         + (f"; on {listed(result.compared_on)}" if result.compared_on else ""),
         result.outputs_match,
     )
@@ -188,7 +189,7 @@ def _agreement(result: TuneResult) -> list[Fact]:
     if found.rival_top_1 is not None and found.rival_difference is not None:
         detail += (
             f"; {found.rival} in {found.dtype}: {found.rival_top_1:.1%}, "
-            f"difference {found.rival_difference:.1e}"
+            f"difference {difference(found.rival_difference)}"
         )
     return [Fact(f"Top-1 agreement in {found.dtype}", f"{found.top_1:.1%}", detail)]
 
