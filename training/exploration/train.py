@@ -64,7 +64,8 @@ def run(config: ReinforceConfig) -> ReinforceResult:
     if not tasks.train or not tasks.validation:
         raise ConfigError(
             f"dataset={','.join(map(str, config.dataset))}: {counted(len(tasks.train), 'space')} for "
-            f"training and {counted(len(tasks.validation), 'space')} for validation: add datasets that {config.environment} was trained on"
+            f"training and {counted(len(tasks.validation), 'space')} for validation: add datasets that "
+            f"{config.environment} was trained on"
         )
     return train_explorer(config, environment, judge_of, tasks)
 
