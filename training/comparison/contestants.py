@@ -231,8 +231,8 @@ def _refuse_seen_tests(name: str, checkpoint: Checkpoint, trial: ContestantInput
     if seen.any():
         raise SeenTasksError(
             f"{name}: the checkpoint {checkpoint.path} has seen "
-            f"{part_of(int(seen.sum()), len(test), 'test task')}, or their shapes: give the split that it was "
-            f"trained with ({_split_text(checkpoint)}), or leave it out"
+            f"{part_of(int(seen.sum()), len(test), 'test task')}, or their shapes: give the split that it "
+            f"was trained with ({_split_text(checkpoint)}), or leave it out"
         )
 
 

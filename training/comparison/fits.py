@@ -60,8 +60,8 @@ class TaskSet:
         if not labels.ranks(rows):
             raise NothingToEvaluateError(
                 "no test task has two programs of different latency among "
-                f"{counted(len(rows), 'test record')}, so there is nothing to rank: generate more records per "
-                "task, or raise split.test"
+                f"{counted(len(rows), 'test record')}, so there is nothing to rank: generate more records "
+                "per task, or raise split.test"
             )
         group = labels.group[rows]
         groups, first = np.unique(group, return_index=True)
