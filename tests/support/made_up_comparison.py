@@ -10,16 +10,17 @@ from foretune.models.metrics.task_metrics import evaluate
 from foretune.training.comparison.fits import Entry, TaskSet
 from foretune.training.comparison.result import ModelComparison
 
-PROGRAMS = 20
-
 
 def made_up_comparison(
-    *names: str, operators: tuple[str, ...] = ("conv2d", "dense"), perfect: tuple[str, ...] = ()
+    *names: str,
+    operators: tuple[str, ...] = ("conv2d", "dense"),
+    perfect: tuple[str, ...] = (),
+    programs: int = 20,
 ) -> ModelComparison:
-    """One task of each operator with PROGRAMS programs; the models `perfect` predict the scores."""
+    """One task of each operator with some programs; the models `perfect` predict the scores."""
     generator = np.random.default_rng(0)
     numbers = range(len(operators))
-    group = np.repeat(np.arange(len(operators)), PROGRAMS)
+    group = np.repeat(np.arange(len(operators)), programs)
     latency_s = generator.uniform(1e-3, 1e-2, len(group))
     best_s = np.array([latency_s[group == number].min() for number in numbers])
     tasks = TaskSet(
