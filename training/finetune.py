@@ -61,10 +61,10 @@ class FinetuneResult:
     epochs: int
     seconds: float
 
-    def recommended(self, source: str) -> str:
-        """The better one of the checkpoint and its starting point `source`."""
-        worse = self.verdict is not None and self.verdict.is_worse
-        return source if worse else short_path(self.checkpoint_dir)
+    @property
+    def is_worse(self) -> bool:
+        """Whether the starting point is the better checkpoint."""
+        return self.verdict is not None and self.verdict.is_worse
 
 
 def run(config: FinetuneConfig) -> FinetuneResult | ChosenTasks:
@@ -155,7 +155,7 @@ def _write(result: FinetuneResult, config: FinetuneConfig) -> None:
         "before": verdict and _json(verdict.before.summary()),
         "after": verdict and _json(verdict.after.summary()),
         "margin": verdict and _json(asdict(verdict.margin)),
-        "recommended": result.recommended(config.checkpoint),
+        "recommended": config.checkpoint if result.is_worse else str(result.checkpoint_dir),
     }
     path = config.run_dir / "transfer.json"
     path.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
@@ -180,7 +180,7 @@ def transfer_table(result: FinetuneResult) -> Table:
 
 def next_steps(result: FinetuneResult, source: str) -> list[str]:
     """Lines about the verdict and the command that uses the better checkpoint."""
-    chosen = result.recommended(source)
+    chosen = source if result.is_worse else short_path(result.checkpoint_dir)
     if result.verdict is None:
         said = (
             "nothing shows whether fine-tuning made the model better: measure more tasks on the device than "
@@ -188,7 +188,7 @@ def next_steps(result: FinetuneResult, source: str) -> list[str]:
         )
     else:
         said = result.verdict.sentence()
-    keeps = ", with the starting point, which is the better model" if chosen == source else ""
+    keeps = ", with the starting point, which is the better model" if result.is_worse else ""
     return [
         said,
         f"next, on the device {result.hardware}{keeps}:",

@@ -116,7 +116,7 @@ def test_a_few_tasks_turn_a_model_to_its_new_device(tmp_path, source):
     assert written["margin"]["ahead"] == pytest.approx(after.peak_10 - before.peak_10)
     said, place, command = next_steps(result, str(source))
     assert said.startswith("fine-tuning made the model better on 13 tasks: peak@10 ")
-    assert place == "next, on the device new:" and f"checkpoint={result.checkpoint_dir}" in command
+    assert place == "next, on the device new:" and "checkpoint=./checkpoint " in command
     console = Console(width=120, record=True, quiet=False)
     print_table(transfer_table(result), console)
     assert "13 tasks of new that neither model has seen" in console.export_text()
