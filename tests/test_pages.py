@@ -29,6 +29,7 @@ from support.records import HARDWARE, record, task_row
 from support.results import NO_DATA, make_contestant, make_result, make_task
 
 WIDTHS = (480, 800, 1400)
+FAULTS = ("overflow", "wide", "clipped", "covered")
 REPORTS = sorted((ROOT / "tests/support/reports").glob("*.json"))
 NASTY = '<script>alert(1)</script>"><img src=x onerror=alert(1)>'
 LONG = "fused_" + "transpose_reshape_" * 10
@@ -123,6 +124,14 @@ def test_parts_without_content_are_left_out_everywhere() -> None:
     assert not any(f"<h2>{part}" in to_html(page) for part in ("Facts", "Table", "Text"))
 
 
+def test_a_figure_without_a_neighbour_fills_its_row() -> None:
+    narrow, wide = Plot("narrow", "", ()), Plot("wide", "", (), wide=True)
+    drawn = Plots([narrow, narrow, wide, narrow, wide, narrow, narrow, narrow])
+    filled = [drawn.fills_row(number) for number in range(8)]
+    assert filled == [False, False, True, True, True, False, False, True]
+    assert to_html(Page("Title", "", [drawn])).count('<figure class="card wide">') == 4
+
+
 def test_an_optional_column_needs_a_value() -> None:
     names, optional = columns("name", "value")
     table = Table("Table", [names, replace(optional, optional=True)], [["a", "-"], ["b", ""]])
@@ -191,4 +200,4 @@ def test_pages_fit_a_browser(tmp_path: Path) -> None:
     pages |= {path.stem: to_html(report_page(load_result(path))) for path in REPORTS}
     (tmp_path / "browser").mkdir()
     found = looked_at(pages, WIDTHS, tmp_path / "browser")
-    assert [one for one in found if one["overflow"] or one["wide"] or one["clipped"]] == []
+    assert [one for one in found if any(one[what] for what in FAULTS)] == []

@@ -128,11 +128,11 @@ def _speeds(result: TuneResult) -> list[Fact]:
     others = [*result.rivals(), *(one for one in result.contestants if one.name == UNTUNED)]
     best = result.best_rival()
     others.sort(key=lambda one: one is not best)
-    found = [_comparison(tuned, one, one is best) for one in others if one.median_s is not None]
+    found = [_comparison(result, tuned, one, one is best) for one in others if one.median_s is not None]
     return found + _untuned_by_tasks(result)
 
 
-def _comparison(tuned: Contestant, other: Contestant, best: bool) -> Fact:
+def _comparison(result: TuneResult, tuned: Contestant, other: Contestant, best: bool) -> Fact:
     if tuned.median_s is None or tuned.error or other.median_s is None or other.error:
         failed = tuned if tuned.median_s is None or tuned.error else other
         return Fact(f"Compared with {other.name}", "no ratio", f"{failed.name}: {failed.error}")
@@ -140,7 +140,9 @@ def _comparison(tuned: Contestant, other: Contestant, best: bool) -> Fact:
     if tuned.disturbed or other.disturbed:
         detail += "; other work slowed the machine down, time it again when it is quiet"
         return Fact(f"Compared with {other.name}", "timing disturbed, no ratio", detail)
-    detail = f"best rival: {detail}" if best else detail
+    if best:
+        disturbed = any(one.disturbed for one in result.rivals())
+        detail = f"{'fastest undisturbed' if disturbed else 'best'} rival: {detail}"
     return _compared(other.name, other.median_s / tuned.median_s, detail)
 
 

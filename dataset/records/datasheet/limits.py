@@ -37,6 +37,8 @@ def share_text(part: float, whole: float) -> str:
 
 
 def range_text(values: pd.Series, show: Any, prefix: str = "") -> str:
+    if values.min() == values.max():
+        return "all equal"
     return f"{prefix}{show(values.min())} to {show(values.max())}"
 
 
@@ -57,12 +59,12 @@ def target_text(text: str) -> str:
     return " ".join(filter(None, words))
 
 
-def disturbed_peak(peak: DevicePeak) -> str:
+def too_low_peak(peak: DevicePeak) -> str:
     """Sentence on a peak that measured programs contradict."""
     faster = f"{counted(peak.faster_tasks, 'task')} {verb(peak.faster_tasks, 'runs', 'run')} faster"
     return (
-        f"The peak of {peak.name}, {significant(peak.gflops)} GFLOP/s, is not shown: {faster}, so other work "
-        "disturbed its measurement."
+        f"The measured peak of {peak.name}, {significant(peak.gflops)} GFLOP/s, is too low, since {faster}: "
+        "its measurement was disturbed, or PyTorch's matrix product is slow on the device."
     )
 
 
@@ -87,11 +89,8 @@ def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[
         (hardware,) = overview.hardware.values()
         yield f"All latencies were measured on one device ({hardware.name}) and say nothing about others."
     for peak in device_peaks(overview):
-        if peak.disturbed:
-            yield (
-                f"The peak of {peak.name} was measured while other work ran: use neither it nor efficiencies "
-                "that are computed with it. The next `foretune generate` on the device measures it again."
-            )
+        if peak.too_low:
+            yield f"{too_low_peak(peak)} Efficiencies, which are computed with it, may exceed 1."
     dtypes = sorted(set(tasks.dtype) - {""})
     if len(dtypes) == 1:
         yield f"All tasks compute in {dtypes[0]}."

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from .overview import Overview
 
 _TOLERANCE = 1.05
-"""Rate over the measured peak that is still credible: a product of large matrices measures the peak, and
-small products may be a few percent faster."""
+"""Rate over the measured peak that is still credible, as both are measured."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,12 @@ class DevicePeak:
     """Number of float32 tasks with a program that is faster than the peak allows."""
 
     @property
-    def disturbed(self) -> bool:
-        """Whether the peak cannot be right: other work slowed its measurement down."""
+    def too_low(self) -> bool:
+        """Whether the peak cannot be right.
+
+        Other work disturbed its measurement, or PyTorch's matrix product, by which it is measured, is slow on
+        the device.
+        """
         return self.faster_tasks > 0
 
 

@@ -27,8 +27,8 @@ from ....figures import (
     shortened,
 )
 from ....page import Plot
-from ....wording import counted, listed, part_of, significant, verb
-from .limits import disturbed_peak
+from ....wording import capitalised, counted, listed, part_of, significant, verb
+from .limits import too_low_peak
 from .overview import Overview
 from .peaks import device_peaks
 
@@ -133,7 +133,7 @@ def _rates(overview: Overview) -> Plot | None:
     if rates.empty:
         return None
     measured = device_peaks(overview)
-    peaks = sorted({peak.gflops for peak in measured if not peak.disturbed})
+    peaks = sorted({peak.gflops for peak in measured if not peak.too_low})
     with canvas(HALF, 3.6) as figure:
         axes = figure.subplots()
         low, high = rates.min(), max(rates.max(), *peaks, 1.01 * rates.min())
@@ -150,7 +150,7 @@ def _rates(overview: Overview) -> Plot | None:
                 f"; {verb(len(peaks), 'a dashed line marks', 'dashed lines mark')} the float32 peak of "
             )
             caption += f"{verb(len(peaks), 'the device', 'the devices')}, {shown}"
-        caption += "." + "".join(f" {disturbed_peak(peak)}" for peak in measured if peak.disturbed)
+        caption += "." + "".join(f" {too_low_peak(peak)}" for peak in measured if peak.too_low)
         return Plot("Rates of the best programs", caption, (fragment(figure, "rates", caption),))
 
 
@@ -197,7 +197,7 @@ def _probe(overview: Overview) -> Plot | None:
                 if len(shown) == len(probed)
                 else f"; {part_of(len(shown), len(probed), 'record')} {verb(len(shown), 'is', 'are')} drawn"
             )
-            + f". {part_of(probed.disturbed.sum(), len(probed), 'record')} "
+            + f". {capitalised(part_of(probed.disturbed.sum(), len(probed), 'record'))} "
             + f"{verb(probed.disturbed.sum(), 'is', 'are')} marked as disturbed."
         )
         return Plot("Noise of the machine", caption, (fragment(figure, "probe", caption),))
