@@ -68,6 +68,7 @@ class AdviceRun:
         self._source = source
         self._progress = progress
         self._kept = kept
+        self._disturbed = False
 
     def advice(self, network: str, tasks: Sequence[Task], layers: Sequence[Layer]) -> Advice:
         """Advice on a network with these tasks; `layers` are some of them."""
@@ -103,7 +104,7 @@ class AdviceRun:
             layer_costs=costs,
             aligned=alignment_advice(widened, known, network_s),
             deeper=deepening_advice(added, known, network_s),
-            disturbed=self._source.disturbed,
+            disturbed=self._disturbed or self._source.disturbed,
         )
 
     def _widened(self, layers: Sequence[Layer], unit: int) -> list[tuple[Layer, Aligned, Task]]:
@@ -149,8 +150,8 @@ class AdviceRun:
             costs = kept.costs(known_by, names)
             if costs is None and traces:
                 costs = activation_costs(layer, names, traces, exchange, self._source)
-                if not self._source.just_disturbed:  # otherwise the next run measures them again
-                    kept.keep(known_by, names, costs)
+                kept.keep(known_by, names, costs, self._source.just_disturbed)
+            self._disturbed |= kept.is_disturbed(known_by)
             found.append(layer_costs(layer, costs or {}))
             self._progress.update(bar, description=f"activations: {layer.of_network.name}", advance=1)
         self._progress.update(bar, description="activations")

@@ -18,9 +18,8 @@ def banner(advice: Advice) -> str:
     if not advice.disturbed:
         return ""
     return (
-        "Other work of the machine disturbed the timing. No saving is claimed. Repeat the command when the "
-        "machine is quiet: it measures disturbed activations again. It searches layers again if you delete "
-        "the folder `database` of the output first."
+        "Other work of the machine disturbed the timing. No saving is claimed. When the machine is quiet, "
+        "delete the output folder, which keeps the measurements, and repeat the command."
     )
 
 

@@ -22,6 +22,17 @@ def test_a_restart_reads_what_was_kept(tmp_path: Path) -> None:
     assert KeptCosts(path, {**HERE, "hardware": "b"}).costs("one", ["relu"]) is None
 
 
+def test_disturbed_costs_are_kept_with_a_mark(tmp_path: Path) -> None:
+    path = tmp_path / "costs.jsonl"
+    KeptCosts(path, HERE).keep("one", ["relu"], COSTS, disturbed=True)
+    KeptCosts(path, HERE).keep("two", ["relu"], COSTS)
+    again = KeptCosts(path, HERE)
+    assert again.costs("one", ["relu"]) == COSTS
+    assert again.is_disturbed("one") and not again.is_disturbed("two")
+    again.keep("one", ["relu"], COSTS)
+    assert not KeptCosts(path, HERE).is_disturbed("one")
+
+
 def test_the_last_of_several_counts(tmp_path: Path) -> None:
     path = tmp_path / "costs.jsonl"
     kept = KeptCosts(path, HERE)
