@@ -81,8 +81,8 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
             target_to_json(target),
             enough=config.records_per_task,
         )
-        started = counted(crew.samplers, "process that proposes", "processes that propose") + " programs"
-        with console.status(f"starting {started}"):
+        samplers_text = counted(crew.samplers, "process that proposes", "processes that propose")
+        with console.status(f"starting {samplers_text} programs"):
             samplers.wait_ready()
         use = CoreUse(lambda: {**executor.stage_pids, "sampling": samplers.pids})
         progress = GenerateProgress(
