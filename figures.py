@@ -75,10 +75,17 @@ def log_axis(axes: Axes, which: str) -> None:
     if high < 5 * low:  # it may contain fewer than two of 1, 2, 5 times a power of ten
         axis.set_major_locator(MaxNLocator(5))
     else:
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,)))
+        axis.set_major_locator(LogLocator(subs=_log_steps(high / low)))
     axis.set_major_formatter(FuncFormatter(_tick))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
+
+
+def _log_steps(ratio: float) -> tuple[int, ...]:
+    """Ticks of each power of ten on an axis whose ends have this ratio, so that their numbers fit."""
+    if ratio < 50:
+        return 1, 2, 5
+    return (1, 3) if ratio < 300 else (1,)
 
 
 def _tick(value: float, _position: int | None = None) -> str:
@@ -126,7 +133,7 @@ def bars(
     for row, (value, label) in enumerate(zip(values, labels, strict=True)):
         axes.annotate(label, (value, row), (5, 0), textcoords="offset points", va="center", color=INK)
     axes.set_xlim(0, max(*values, 1e-9) / (1 - label_share(axes, names, max(map(len, labels)))))
-    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(_tick))
     name_rows(axes, names)
 

@@ -62,6 +62,14 @@ class Plots:
     def __bool__(self) -> bool:
         return bool(self.plots)
 
+    def fills_row(self, number: int) -> bool:
+        """Whether a figure takes a whole row: it is wide, or no other one stands next to it."""
+        place = 0
+        for plot in self.plots[:number]:
+            place = 0 if plot.wide else 1 - place
+        has_right = number + 1 < len(self.plots) and not self.plots[number + 1].wide
+        return self.plots[number].wide or (place == 0 and not has_right)
+
 
 @dataclass(frozen=True)
 class Column:

@@ -9,33 +9,49 @@ import shlex
 from collections.abc import Sequence
 
 MISSING = "-"
-"""Cell of a table without a value."""
+"""Text in place of a value that is unknown, undefined or infinite."""
 
 
 def significant(number: float, digits: int = 3) -> str:
     """Rounded to `digits` significant digits, without an exponent: 1836.2 -> 1,836, 0.01234 -> 0.0123."""
-    if number == 0 or not math.isfinite(number):
-        return f"{number:.0f}"
+    if not math.isfinite(number):
+        return MISSING
+    if number == 0:
+        return "0"
     return f"{number:,.{min(max(digits - 1 - math.floor(math.log10(abs(number))), 0), 9)}f}"
+
+
+def decimal(number: float | None, digits: int = 3) -> str:
+    """0.812, or MISSING."""
+    return MISSING if number is None or not math.isfinite(number) else f"{number:.{digits}f}"
 
 
 def milliseconds(seconds: float | None) -> str:
     """82.1 ms, or MISSING."""
-    return MISSING if seconds is None else f"{significant(seconds * 1e3)} ms"
+    return MISSING if seconds is None or not math.isfinite(seconds) else f"{significant(seconds * 1e3)} ms"
+
+
+def difference(value: float) -> str:
+    """Largest difference of two outputs: 2.0e-06, or `not finite` if only one of them is NaN or infinite."""
+    return f"{value:.1e}" if math.isfinite(value) else "not finite"
 
 
 def times(ratio: float | None) -> str:
     """1.76x, or MISSING."""
-    return MISSING if ratio is None else f"{significant(ratio)}x"
+    return MISSING if ratio is None or not math.isfinite(ratio) else f"{significant(ratio)}x"
 
 
 def signed_ms(seconds: float) -> str:
-    """Milliseconds with a sign: +0.120, -1.50"""
+    """Milliseconds with a sign: +0.120, -1.50; or MISSING."""
+    if not math.isfinite(seconds):
+        return MISSING
     return f"{'-' if seconds < 0 else '+'}{significant(abs(seconds) * 1e3)}"
 
 
 def duration(seconds: float) -> str:
-    """14.3 s, 2 min 05 s, 1 h 07 min; an estimate below 0 is 0."""
+    """14.3 s, 2 min 05 s, 1 h 07 min; an estimate below 0 is 0, and one without a limit MISSING."""
+    if not math.isfinite(seconds):
+        return MISSING
     seconds = max(seconds, 0.0)
     if seconds < 59.95:
         return f"{seconds:.1f} s"

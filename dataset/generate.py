@@ -22,6 +22,7 @@ from ..configuration import from_hydra
 from ..errors import INTERRUPTED
 from ..sweep import RunOutcome
 from ..terminal import CommandConsole, say
+from ..wording import counted
 from .generation.config import GenerateConfig
 from .generation.core_use import CoreUse
 from .generation.crew import EarlyEnd, give_up_queue, plan_crew, run_device_workers
@@ -80,7 +81,8 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
             target_to_json(target),
             enough=config.records_per_task,
         )
-        with console.status(f"starting {crew.samplers} processes that propose programs"):
+        samplers_text = counted(crew.samplers, "process that proposes", "processes that propose")
+        with console.status(f"starting {samplers_text} programs"):
             samplers.wait_ready()
         use = CoreUse(lambda: {**executor.stage_pids, "sampling": samplers.pids})
         progress = GenerateProgress(

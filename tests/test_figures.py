@@ -28,7 +28,7 @@ def test_fragments_of_one_page_share_no_id():
 
 
 @pytest.mark.parametrize(
-    "low, high", [(1.8, 4.6), (38, 43.6), (0.11, 0.2), (0.86, 1.2), (5, 250), (0.001, 4550)]
+    "low, high", [(1.8, 4.6), (38, 43.6), (0.11, 0.2), (0.86, 1.2), (5, 250), (95, 9500), (0.001, 4550)]
 )
 def test_ticks_of_a_logarithmic_axis_say_their_value(low, high):
     with canvas(3, 2) as figure:
@@ -37,6 +37,6 @@ def test_ticks_of_a_logarithmic_axis_say_their_value(low, high):
         log_axis(axes, "y")
         ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
         written = [axes.yaxis.get_major_formatter()(tick) for tick in ticks]
-    assert len(ticks) >= 2
+    assert 2 <= len(ticks) <= 7
     assert [float(text.replace(",", "")) for text in written] == pytest.approx(ticks)
     assert all(not text.endswith("0") for text in written if "." in text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -10,7 +12,9 @@ from pathlib import Path
 import pytest
 from foretune.dataset.records.datasheet.overview import read_overview
 from foretune.dataset.records.datasheet.write import datasheet_page
+from foretune.dataset.records.schema import FailureKind
 from foretune.dataset.records.store import RecordStore
+from foretune.inference.bolt.advice.content import ActivationAdvice
 from foretune.inference.bolt.advice.write import advice_page
 from foretune.inference.report.write import report_page
 from foretune.inference.run.result import TUNED
@@ -22,9 +26,10 @@ from support.made_up_advice import ADVICE
 from support.made_up_comparison import made_up_comparison
 from support.paths import ROOT
 from support.records import HARDWARE, record, task_row
-from support.results import make_contestant, make_result, make_task
+from support.results import NO_DATA, make_contestant, make_result, make_task
 
 WIDTHS = (480, 800, 1400)
+FAULTS = ("overflow", "wide", "clipped", "covered")
 REPORTS = sorted((ROOT / "tests/support/reports").glob("*.json"))
 NASTY = '<script>alert(1)</script>"><img src=x onerror=alert(1)>'
 LONG = "fused_" + "transpose_reshape_" * 10
@@ -119,6 +124,14 @@ def test_parts_without_content_are_left_out_everywhere() -> None:
     assert not any(f"<h2>{part}" in to_html(page) for part in ("Facts", "Table", "Text"))
 
 
+def test_a_figure_without_a_neighbour_fills_its_row() -> None:
+    narrow, wide = Plot("narrow", "", ()), Plot("wide", "", (), wide=True)
+    drawn = Plots([narrow, narrow, wide, narrow, wide, narrow, narrow, narrow])
+    filled = [drawn.fills_row(number) for number in range(8)]
+    assert filled == [False, False, True, True, True, False, False, True]
+    assert to_html(Page("Title", "", [drawn])).count('<figure class="card wide">') == 4
+
+
 def test_an_optional_column_needs_a_value() -> None:
     names, optional = columns("name", "value")
     table = Table("Table", [names, replace(optional, optional=True)], [["a", "-"], ["b", ""]])
@@ -132,6 +145,54 @@ def test_markdown_keeps_a_cell_in_its_column() -> None:
     assert lines[4:8] == ["| name | value |", "| --- | ---: |", "| a\\|b | 1 |", "| all | 1 |"]
 
 
+def with_gaps(folder: Path) -> dict[str, Page]:
+    """Pages of results with values that are unknown, undefined or infinite."""
+    nothing = {"untuned_latency_s": None, "tuned_latency_s": None, "reason": "no program ran"}
+    failures: dict[str, list[float]] = {
+        "predicted_scores": [0.9, 0.8, 0.1],
+        "measured_latencies_s": [math.inf] * 3,
+    }
+    failed = make_task("failed", **nothing, **failures)
+    contestants = [
+        make_contestant(TUNED, 0.01, ready_s=None, peak_mb=None, max_abs_difference=math.inf),
+        replace(make_contestant("dead", 0.02), samples_s=[], median_s=None, min_s=None, error="it died"),
+    ]
+    report_of = make_result(
+        tasks=[failed, make_task()],
+        contestants=contestants,
+        max_abs_difference=math.nan,
+        curve=[(1.0, math.inf), (2.0, math.inf)],
+        peak_gflops=1e-3,
+        settings={"checkpoint": "-"},
+    )
+    store = RecordStore(folder / "failed")
+    with store.writing():
+        store.put_hardware(replace(HARDWARE, peak_gflops=math.nan, bandwidth_gbs=math.nan))
+        store.append_tasks([task_row(), task_row("t2")])
+        store.append_records([record(0, (), FailureKind.RUN_ERROR), record(1, (1e-3,))])
+    empty = RecordStore(folder / "empty")
+    with empty.writing():
+        empty.append_tasks([task_row()])
+    unknown = [ActivationAdvice("relu", 4, 0.0, 0.0, 0, 2)]
+    return {
+        "report": report_page(report_of),
+        "report without data": report_page(NO_DATA),
+        "datasheet": datasheet_page(read_overview(store), None),
+        "empty datasheet": datasheet_page(read_overview(empty), None),
+        "advice": advice_page(replace(ADVICE, network="net", activations=unknown, aligned=[], deeper=[])),
+        "comparison": comparison_page(made_up_comparison("a", "b", programs=3), "b"),
+    }
+
+
+def test_no_page_shows_a_value_that_is_not_known(tmp_path: Path) -> None:
+    for kind, page in with_gaps(tmp_path).items():
+        parts = [part for part in page.parts if not (isinstance(part, Text) and part.verbatim)]
+        page = replace(page, parts=parts)  # without the definitions of metrics
+        text = re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", to_html(page), flags=re.DOTALL)
+        found = re.findall(r"(?<!\w)(?:nan|NaN|inf|None|null)(?!\w).{0,40}", to_markdown(page) + text)
+        assert found == [], kind
+
+
 @pytest.mark.slow
 def test_pages_fit_a_browser(tmp_path: Path) -> None:
     browser()
@@ -139,4 +200,4 @@ def test_pages_fit_a_browser(tmp_path: Path) -> None:
     pages |= {path.stem: to_html(report_page(load_result(path))) for path in REPORTS}
     (tmp_path / "browser").mkdir()
     found = looked_at(pages, WIDTHS, tmp_path / "browser")
-    assert [one for one in found if one["overflow"] or one["wide"] or one["clipped"]] == []
+    assert [one for one in found if any(one[what] for what in FAULTS)] == []

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from functools import cache, partial
 from typing import Any
 
-import numpy as np
 from hydra import compose
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
@@ -21,15 +20,15 @@ from ..dataset.features.table import LabelledFeatures
 from ..dataset.records.split import SplitConfig
 from ..page import Column, Table
 from ..terminal import CommandConsole, print_table, say, short_path
-from ..wording import counted, shell_command, verb
+from ..wording import counted, decimal, shell_command, verb
 from .comparison.config import CompareConfig, contestants_of
 from .comparison.contestants import ModelContestant
 from .comparison.data import ComparedData, Load
-from .comparison.fits import Entry, FitRunner, TaskSet
+from .comparison.fits import PER_TASK, Entry, FitRunner, TaskSet
 from .comparison.learning_curve import training_sets
 from .comparison.other_data import with_other_training_data
-from .comparison.report import write_report
-from .comparison.result import LOWER_IS_BETTER, CurvePoint, ModelComparison, write_comparison
+from .comparison.report import undecided, write_report
+from .comparison.result import CurvePoint, ModelComparison, write_comparison
 from .evaluation.tables import NETWORK_COLUMNS
 from .fitting.config import TrainConfig
 
@@ -107,7 +106,7 @@ def run(
 
 
 def comparison_table(comparison: ModelComparison) -> Table:
-    """Table with one line per contestant; the best value of each column is bold."""
+    """Table with one line per contestant; a value is bold if its model is clearly the best by the metric."""
     rows = comparison.rows()
     test = comparison.data
     tasks = counted(test["tasks"]["test"], "held-out task")
@@ -116,19 +115,19 @@ def comparison_table(comparison: ModelComparison) -> Table:
         title += f", of {test['test_dataset']}"
     if seeds := max(row.seeds for row in rows) - 1:
         title += f"; means over {seeds + 1} seeds, with deviations in compare.json"
+    names = comparison.names()
     bold = set()
     for number, measure in enumerate(COLUMNS, 1):
-        values = [row.means[measure] for row in rows]
-        choose = np.nanmin if measure in LOWER_IS_BETTER else np.nanmax
-        if not np.isnan(values).all():
-            best = choose(values)
-            bold |= {(at, number) for at, value in enumerate(values) if value == best}
+        standing = comparison.standing(measure) if measure in PER_TASK else None
+        if standing is not None and standing.clear and len(names) > 1:
+            bold.add((names.index(standing.best), number))
     heads = [
         Column("model", text=True),
         *(Column(name, drop=_DROPPED.get(measure, 0)) for measure, name in COLUMNS.items()),
     ]
-    cells = [[row.name, *(f"{row.means[measure]:.3f}" for measure in COLUMNS)] for row in rows]
-    return Table(title, heads, cells, bold=bold)
+    cells = [[row.name, *(decimal(row.means[measure]) for measure in COLUMNS)] for row in rows]
+    judged = {measure: title for measure, title in COLUMNS.items() if measure in PER_TASK}
+    return Table(title, heads, cells, bold=bold, remarks=undecided(comparison, judged))
 
 
 def networks_table(comparison: ModelComparison) -> Table:
@@ -137,7 +136,7 @@ def networks_table(comparison: ModelComparison) -> Table:
     rows = []
     for number, row in enumerate(next(iter(found.values()))):
         for name, networks in found.items():
-            cells = [f"{networks[number][score]:.3f}" for score in NETWORK_COLUMNS]
+            cells = [decimal(networks[number][score]) for score in NETWORK_COLUMNS]
             title = f"{row['network']} ({row['share']:.0%})" if name == comparison.names()[0] else ""
             rows.append([title, name, *cells])
     rules = range(len(found) - 1, len(rows), len(found))

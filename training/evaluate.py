@@ -15,6 +15,7 @@ from ..dataset.records.store import RecordStore
 from ..models.checkpoints.checkpoint import Checkpoint, load_card
 from ..sweep import RunOutcome
 from ..terminal import CommandConsole, print_table, say, short_path
+from ..wording import decimal
 from .evaluation.networks import evaluation_networks
 from .evaluation.tables import evaluation_table, network_table, remarks
 from .evaluation.task_scores import PARTS, Evaluation, evaluate_checkpoint
@@ -91,10 +92,10 @@ def main(config: DictConfig) -> RunOutcome:
     result = run(settings)
     console = CommandConsole()
     print_table(evaluation_table(result), console)
-    text = f"predicted scores: RMSE {result.model.rmse:.3f}, R2 {result.model.r2:.3f}"
-    text += f", R2 of their logarithms {result.model.log_r2:.3f}"
+    text = f"predicted scores: RMSE {decimal(result.model.rmse)}, R2 {decimal(result.model.r2)}"
+    text += f", R2 of their logarithms {decimal(result.model.log_r2)}"
     if "latency_r2" in result.facts:
-        text += f"; R2 of the logarithms of predicted latencies {result.facts['latency_r2']:.3f}"
+        text += f"; R2 of the logarithms of predicted latencies {decimal(result.facts['latency_r2'])}"
     say(console, text)
     print_table(network_table(result), console)
     for remark in remarks(result, str(settings.dataset)):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from ..models.metrics.task_metrics import Metrics, evaluate
 from ..page import Table, columns
 from ..sweep import RunOutcome
 from ..terminal import CommandConsole, print_table, say, short_path
-from ..wording import counted, duration, shell_command, verb
+from ..wording import counted, decimal, duration, shell_command, verb
 from .evaluation.prediction import predict
 from .fitting.feature_source import load_with_features
 from .fitting.labels import Labels
@@ -32,6 +33,7 @@ from .transfer.config import FinetuneConfig
 from .transfer.finetuned_weights import finetune_weights
 from .transfer.recorded_transfer import device_of, knows_backend, of_device, of_tasks
 from .transfer.task_choice import choose_tasks
+from .transfer.verdict import JudgedBy, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,7 @@ COLUMNS = {
     "pairwise_accuracy": "pairs",
     "top_1": "top-1",
     "top_5": "top-5",
+    "peak_10": "peak@10",
     "r2": "R2",
 }
 """Metrics of the printed table and their titles."""
@@ -47,19 +50,21 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class FinetuneResult:
-    """Checkpoint for the new device, and the metrics there before and after fine-tuning.
-
-    The metrics are over the device's tasks that neither the source model nor the fine-tuning has seen; None
-    if the dataset has no such task.
-    """
+    """Checkpoint for the new device, and its comparison with the checkpoint that it starts from."""
 
     checkpoint_dir: Path
     hardware: str
     tasks: list[str]
-    before: Metrics | None
-    after: Metrics | None
+    verdict: Verdict | None
+    """Comparison on the device's tasks that neither the source model nor the fine-tuning has seen, otherwise
+    on the tasks that chose the epoch; None without such tasks."""
     epochs: int
     seconds: float
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the starting point is the better checkpoint."""
+        return self.verdict is not None and self.verdict.is_worse
 
 
 def run(config: FinetuneConfig) -> FinetuneResult | ChosenTasks:
@@ -96,20 +101,25 @@ def finetune(config: FinetuneConfig, checkpoint: Checkpoint, data: LabelledFeatu
     log.info("fine-tuning on %s of %s of device %s", records, of, hardware)
     trained = finetune_weights(config, checkpoint, few, tasks, hardware)
 
-    after = load_checkpoint(config.checkpoint_dir, checkpoint.card.feature_version)
-    seen = checkpoint.card.split.saw(target) | with_shapes_of(target, tasks)
-    unseen = target.take(np.flatnonzero(~seen))
-    result = FinetuneResult(
-        config.checkpoint_dir,
-        hardware,
-        tasks,
-        evaluate_records(checkpoint, unseen),
-        evaluate_records(after, unseen),
-        trained.epochs,
-        trained.seconds,
-    )
+    verdict = _judged(config, checkpoint, target, tasks)
+    result = FinetuneResult(config.checkpoint_dir, hardware, tasks, verdict, trained.epochs, trained.seconds)
     _write(result, config)
     return result
+
+
+def _judged(
+    config: FinetuneConfig, source: Checkpoint, target: LabelledFeatures, tasks: list[str]
+) -> Verdict | None:
+    """Compares the written checkpoint with its source on the same records of the device."""
+    tuned = load_checkpoint(config.checkpoint_dir, source.card.feature_version)
+    seen = source.card.split.saw(target) | with_shapes_of(target, tasks)
+    stopping = np.isin(target.workload_hash, tuned.card.split.validation_tasks)
+    for by, rows in ((JudgedBy.OTHER_TASKS, ~seen), (JudgedBy.STOPPING_TASKS, stopping)):
+        judges = target.take(np.flatnonzero(rows))
+        before, after = evaluate_records(source, judges), evaluate_records(tuned, judges)
+        if before is not None and after is not None:
+            return Verdict(by, before, after)
+    return None
 
 
 def evaluate_records(checkpoint: Checkpoint, data: LabelledFeatures) -> Metrics | None:
@@ -136,32 +146,54 @@ def _backend(data: LabelledFeatures) -> str:
 
 
 def _write(result: FinetuneResult, config: FinetuneConfig) -> None:
-    parts = {"before": result.before, "after": result.after}
+    verdict = result.verdict
     values = {
         "checkpoint": config.checkpoint,
         "hardware_id": result.hardware,
         "tasks": result.tasks,
-        **{name: _json(metrics) for name, metrics in parts.items()},
+        "judged_by": verdict and verdict.by.name.lower(),
+        "before": verdict and _json(verdict.before.summary()),
+        "after": verdict and _json(verdict.after.summary()),
+        "margin": verdict and _json(asdict(verdict.margin)),
+        "recommended": config.checkpoint if result.is_worse else str(result.checkpoint_dir),
     }
     path = config.run_dir / "transfer.json"
     path.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _json(metrics: Metrics | None) -> dict[str, float | None] | None:
-    if metrics is None:
-        return None
-    return {name: value if np.isfinite(value) else None for name, value in metrics.summary().items()}
+def _json(values: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: value if np.isfinite(value) else None for name, value in values.items()}
 
 
 def transfer_table(result: FinetuneResult) -> Table:
-    """Table of the metrics before and after, on the tasks that neither model has seen."""
-    title, rows = "", []
-    for name, metrics in (("before", result.before), ("after", result.after)):
-        if metrics is not None:
-            tasks, records = counted(metrics.tasks, "other task"), counted(metrics.records, "record")
-            title = f"{tasks} of {result.hardware}, {records}"
-            rows.append([name, *(f"{getattr(metrics, column):.3f}" for column in COLUMNS)])
-    return Table(title, columns("model", *COLUMNS.values()), rows)
+    """Table of the metrics before and after, on the same tasks; no rows without a verdict."""
+    heads = columns("model", *COLUMNS.values())
+    if (found := result.verdict) is None:
+        return Table("", heads, [])
+    tasks, records = counted(found.before.tasks, "task"), counted(found.before.records, "record")
+    rows = [
+        [name, *(decimal(getattr(metrics, column)) for column in COLUMNS)]
+        for name, metrics in (("before", found.before), ("after", found.after))
+    ]
+    return Table(f"{tasks} of {result.hardware} {found.by.value}, {records}", heads, rows)
+
+
+def next_steps(result: FinetuneResult, source: str) -> list[str]:
+    """Lines about the verdict and the command that uses the better checkpoint."""
+    chosen = source if result.is_worse else short_path(result.checkpoint_dir)
+    if result.verdict is None:
+        said = (
+            "nothing shows whether fine-tuning made the model better: measure more tasks on the device than "
+            f"the {counted(len(result.tasks), 'task')} trained on, and fine-tune again"
+        )
+    else:
+        said = result.verdict.sentence()
+    keeps = ", with the starting point, which is the better model" if result.is_worse else ""
+    return [
+        said,
+        f"next, on the device {result.hardware}{keeps}:",
+        f"  {shell_command('foretune', 'tune', f'checkpoint={chosen}', 'network=resnet18')}",
+    ]
 
 
 def check(config: FinetuneConfig) -> None:
@@ -193,8 +225,7 @@ def main(config: DictConfig) -> RunOutcome | None:
     for line in (
         f"fine-tuned{trained} on {tasks} in {duration(result.seconds)}",
         f"wrote {folder}",
-        f"next, on the device {result.hardware}:",
-        f"  {shell_command('foretune', 'tune', f'checkpoint={folder}', 'network=resnet18')}",
+        *next_steps(result, settings.checkpoint),
     ):
         say(console, line)
-    return None if result.after is None else RunOutcome("Spearman", result.after.spearman)
+    return None if result.verdict is None else RunOutcome("Spearman", result.verdict.after.spearman)

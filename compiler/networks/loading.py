@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ...errors import UserError
+from ...wording import counted
 from .importing import onnx_import
 from .inputs import (
     BadInputShapeError,
@@ -318,8 +319,8 @@ def _one_spec_for_each_input(path: Path, specs: Sequence[InputSpec]) -> Sequence
     names = [name for name, *_ in onnx_import.input_signature(path)]
     if len(specs) != len(names):
         raise BadInputShapeError(
-            f"network={path}: inputs= has {len(specs)} specifications, and the file takes {len(names)} "
-            f"inputs: {', '.join(names)}"
+            f"network={path}: inputs= has {counted(len(specs), 'specification')}, and the file takes "
+            f"{counted(len(names), 'input')}: {', '.join(names)}"
         )
     return specs
 

@@ -12,6 +12,7 @@ import tvm_ffi
 from numpy.typing import NDArray
 
 from ...errors import UserError
+from ...wording import counted
 from .description import TensorSpec
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ class InputTensors:
         """TVM tensors with the values of the inputs. Raises InputError."""
         if len(inputs) != len(self._specs):
             expected = ", ".join(map(str, self._specs)) or "none"
-            raise InputError(f"{len(inputs)} inputs given, {len(self._specs)} expected: {expected}")
+            raise InputError(
+                f"{counted(len(inputs), 'input')} given, {len(self._specs)} expected: {expected}"
+            )
         return [self._tensor(index, array) for index, array in enumerate(inputs)]
 
     def _tensor(self, index: int, array: Any) -> tvm.runtime.Tensor:

@@ -262,10 +262,7 @@ class Comparison:
         check = compare(loaded.outputs)
         entry.row = replace(entry.row, max_abs_difference=check.max_abs_difference)
         if not check.agrees and entry.row.name not in self._forms:
-            raise RunnerError(
-                f"other outputs: they differ by up to {check.max_abs_difference:.3g}, over the tolerance of "
-                f"{check.tolerance:.3g}"
-            )
+            raise RunnerError(f"other outputs: {check.describe()}")
 
 
 def _attempt(entry: _Entry, step: Callable[[], None]) -> None:

@@ -59,10 +59,13 @@ class OutputCheck:
         """The difference in words, such as `output 0 differs by up to 0.5 ...`; `names` are the outputs'."""
         name = f" ({names[self.output]})" if self.output < len(names) else ""
         on = f", on {self.inputs}" if self.inputs else ""
+        place = f"({self.values[1]} instead of {self.values[0]} at {list(self.index)}{on})"
+        differs = f"output {self.output}{name} differs from the original's"
+        if not math.isfinite(self.max_abs_difference):
+            return f"{differs} {place}"
         return (
-            f"output {self.output}{name} differs from the original's by up to {self.max_abs_difference:.3g} "
-            f"({self.values[1]} instead of {self.values[0]} at {list(self.index)}{on}), over the tolerance "
-            f"of {self.tolerance:.3g}"
+            f"{differs} by up to {self.max_abs_difference:.3g} {place}, over the tolerance of "
+            f"{self.tolerance:.3g}"
         )
 
     @property

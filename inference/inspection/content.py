@@ -17,6 +17,7 @@ from ...compiler.tvm_compat import target_to_json
 from ...dataset.hardware import Hardware
 from ...dataset.records.database_export import database_folder_name
 from ...dataset.records.database_lines import RECORD_FILE
+from ...wording import part_of
 from ..database.folder import held_briefly
 from ..database.tuning_database import TuningDatabase
 from ..planners.turn_planner import make_planner
@@ -130,7 +131,7 @@ def task_outlooks(
 def _state(search: TaskSearch, rounds: int) -> str:
     if search.known_s is None:
         return search.ending.reason or "new"
-    return "tuned" if search.earlier_rounds is None else f"{search.earlier_rounds} of {rounds} rounds"
+    return "tuned" if search.earlier_rounds is None else part_of(search.earlier_rounds, rounds, "round")
 
 
 def _finite(seconds: float | None) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...page import Column, Table
-from ...wording import MISSING, duration, milliseconds, times
+from ...wording import MISSING, difference, duration, milliseconds, times
 from ..run.result import TUNED, UNTUNED, Contestant, TuneResult, comparable
 
 _COLUMNS = (
@@ -53,7 +53,7 @@ def _row(result: TuneResult, one: Contestant, best: bool) -> list[str]:
         times(ratio),
         MISSING if one.ready_s is None else duration(one.ready_s),
         MISSING if one.peak_mb is None else f"{one.peak_mb:,.0f} MB",
-        MISSING if one.max_abs_difference is None else f"{one.max_abs_difference:.1e}",
+        MISSING if one.max_abs_difference is None else difference(one.max_abs_difference),
         one.version or MISSING,
         _remark(one, best, any(other.dtype not in ("", "float32") for other in result.contestants)),
     ]

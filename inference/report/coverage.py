@@ -23,14 +23,16 @@ def coverage_facts(tasks: Sequence[TaskResult]) -> list[Fact]:
     scored = sum(task.candidates_scored for task in tasks)
     if not tried and not measured:
         return []
-    parts = [
-        f"{drafted:,} drafted",
-        f"{tried:,} tried",
-        f"{sum(rejected.values()):,} rejected{_causes(rejected)}",
-        f"{proposed:,} proposed",
-    ]
-    known = [*(parts if tried else ()), f"{scored:,} scored", f"{failed:,} failed{_causes(failures)}"]
-    return [Fact("Candidates", f"{measured:,} measured", ", ".join(known))]
+    counts = {
+        "drafted": drafted,
+        "tried": tried,
+        f"rejected{_causes(rejected)}": sum(rejected.values()),
+        "proposed": proposed,
+        "scored": scored,
+        f"failed{_causes(failures)}": failed,
+    }
+    known = [f"{count:,} {what}" for what, count in counts.items() if count]
+    return [Fact("Candidates", f"{measured:,} measured" if measured else "none measured", ", ".join(known))]
 
 
 def coverage_table(tasks: Sequence[TaskResult]) -> Table:

@@ -8,6 +8,7 @@ from ...page import Fact
 from ...wording import (
     capitalised,
     counted,
+    difference,
     duration,
     listed,
     milliseconds,
@@ -128,11 +129,11 @@ def _speeds(result: TuneResult) -> list[Fact]:
     others = [*result.rivals(), *(one for one in result.contestants if one.name == UNTUNED)]
     best = result.best_rival()
     others.sort(key=lambda one: one is not best)
-    found = [_comparison(tuned, one, one is best) for one in others if one.median_s is not None]
+    found = [_comparison(result, tuned, one, one is best) for one in others if one.median_s is not None]
     return found + _untuned_by_tasks(result)
 
 
-def _comparison(tuned: Contestant, other: Contestant, best: bool) -> Fact:
+def _comparison(result: TuneResult, tuned: Contestant, other: Contestant, best: bool) -> Fact:
     if tuned.median_s is None or tuned.error or other.median_s is None or other.error:
         failed = tuned if tuned.median_s is None or tuned.error else other
         return Fact(f"Compared with {other.name}", "no ratio", f"{failed.name}: {failed.error}")
@@ -140,7 +141,9 @@ def _comparison(tuned: Contestant, other: Contestant, best: bool) -> Fact:
     if tuned.disturbed or other.disturbed:
         detail += "; other work slowed the machine down, time it again when it is quiet"
         return Fact(f"Compared with {other.name}", "timing disturbed, no ratio", detail)
-    detail = f"best rival: {detail}" if best else detail
+    if best:
+        disturbed = any(one.disturbed for one in result.rivals())
+        detail = f"{'fastest undisturbed' if disturbed else 'best'} rival: {detail}"
     return _compared(other.name, other.median_s / tuned.median_s, detail)
 
 
@@ -166,7 +169,7 @@ def _outputs(result: TuneResult) -> Fact:
     return Fact(
         "Outputs",
         ("equal" if result.agreement is None else "within tolerance") if result.outputs_match else "differ",
-        f"difference {result.max_abs_difference:.1e}, tolerance {result.tolerance:.1e}"
+        f"difference {difference(result.max_abs_difference)}, tolerance {result.tolerance:.1e}"
         + (f"; on {listed(result.compared_on)}" if result.compared_on else ""),
         result.outputs_match,
     )
@@ -189,7 +192,7 @@ def _agreement(result: TuneResult) -> list[Fact]:
     if found.rival_top_1 is not None and found.rival_difference is not None:
         detail += (
             f"; {found.rival} in {found.dtype}: {found.rival_top_1:.1%}, "
-            f"difference {found.rival_difference:.1e}"
+            f"difference {difference(found.rival_difference)}"
         )
     return [Fact(f"Top-1 agreement in {found.dtype}", f"{found.top_1:.1%}", detail)]
 

@@ -6,9 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from ...page import Table, columns
-from ...wording import MISSING, counted, milliseconds, signed_ms, significant
+from ...wording import MISSING, counted, milliseconds, signed_ms, significant, verb
 from ..run.result import TUNED, TuneResult, by_tasks_s
-from .table import rows
+from .table import credible_peak_gflops, rows, tasks_above_peak
 
 APART = 0.1
 """Relative difference between the network and the sum of its tasks above which a note explains it."""
@@ -69,7 +69,7 @@ def _rows(result: TuneResult) -> list[list[str]]:
 
 def time_notes(result: TuneResult) -> list[str]:
     """Notes on the network's time outside its tasks, and on the tasks that lose the most time."""
-    return [*_difference(result), *_lost(result)]
+    return [*_difference(result), *_lost(result), *_disturbed_peak(result)]
 
 
 def _difference(result: TuneResult) -> list[str]:
@@ -107,7 +107,7 @@ def _difference(result: TuneResult) -> list[str]:
 
 def _lost(result: TuneResult) -> list[str]:
     """The tasks that lose the most time compared with the cores' peak, if a rival is faster."""
-    best, tuned_s, peak = result.best_rival(), result.median_s(TUNED), result.peak_gflops
+    best, tuned_s, peak = result.best_rival(), result.median_s(TUNED), credible_peak_gflops(result)
     if best is None or best.median_s is None or tuned_s is None or best.median_s >= tuned_s or peak is None:
         return []
     lost = [(row.task, row.lost_s) for row in rows(result) if row.lost_s is not None and row.lost_s > 0]
@@ -122,6 +122,18 @@ def _lost(result: TuneResult) -> list[str]:
     return [
         f"{best.name} is faster by {milliseconds(tuned_s - best.median_s)}. Of the time over what the cores' "
         f"peak of {significant(peak)} GFLOP/s allows, most is lost in {', '.join(named)}."
+    ]
+
+
+def _disturbed_peak(result: TuneResult) -> list[str]:
+    """The reason why no share of the peak is given, if tasks run faster than the measured peak."""
+    faster = tasks_above_peak(result)
+    if not faster or result.peak_gflops is None:
+        return []
+    return [
+        f"{counted(faster, 'task')} {verb(faster, 'runs', 'run')} faster than the cores' measured peak of "
+        f"{significant(result.peak_gflops)} GFLOP/s: other work disturbed its measurement, so no share of it "
+        "is given."
     ]
 
 

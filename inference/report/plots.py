@@ -313,4 +313,5 @@ def _overtaken(ours: list[tuple[float, float]], end: tuple[float, float]) -> str
         return ""
     if reached <= 0:
         return "; this run started there"
-    return f"; this run reached that after {duration(reached)} ({times(end[0] / reached)} less time)"
+    less = f" ({times(end[0] / reached)} less time)" if reached < end[0] else ""
+    return f"; this run reached that after {duration(reached)}{less}"

@@ -9,6 +9,9 @@ from ...page import Column, Table
 from ...wording import MISSING, significant, times
 from ..run.result import TaskResult, TuneResult, by_tasks_s
 
+_ABOVE_PEAK = 1.05
+"""Rate over the measured peak that is still credible, as both are measured."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -45,25 +48,46 @@ class _Quantity:
         return MISSING if value is None else self.show(value)
 
 
+def tasks_above_peak(result: TuneResult) -> int:
+    """Number of tasks of a float32 network that run faster than the measured peak of the cores allows.
+
+    The peak cannot be right if there are any: other work disturbed its measurement.
+    """
+    if result.peak_gflops is None or result.agreement is not None:
+        return 0
+    limit = _ABOVE_PEAK * result.peak_gflops * 1e9
+    return sum(task.latency_s is not None and task.flops > limit * task.latency_s for task in result.tasks)
+
+
+def credible_peak_gflops(result: TuneResult) -> float | None:
+    """Measured float32 peak of the cores in 10^9 operations a second; None if unknown or disturbed."""
+    return None if tasks_above_peak(result) else result.peak_gflops
+
+
 def rows(result: TuneResult) -> list[Row]:
     """Rows of the tasks, in descending order of their share of the network's time."""
-    pairs = [
-        Row(task, share, result.peak_gflops)
-        for task, share in zip(result.tasks, result.shares(), strict=True)
-    ]
+    peak_gflops = credible_peak_gflops(result)
+    pairs = [Row(task, share, peak_gflops) for task, share in zip(result.tasks, result.shares(), strict=True)]
     return sorted(pairs, key=lambda row: -1.0 if row.share is None else row.share, reverse=True)
 
 
 def tasks_table(result: TuneResult, remarks: Sequence[str] = ()) -> Table:
     """A row for each task; the last line is one run of the network, with each task times its weight."""
     table = rows(result)
+    note = (
+        "Latencies are of one call. The last line is one run of the network: each task times its weight. "
+        "Share is the task's part of the time spent in all tasks."
+    )
+    if credible_peak_gflops(result) is not None:
+        note += (
+            " Of peak is the part of the cores' measured float32 peak that the task reaches; a task that "
+            "waits for memory reaches little of it."
+        )
     return Table(
         "Tasks",
         [Column("Task", text=True), *(one.column for one in _QUANTITIES)],
         [[row.task.name, *(one.text(one.value(row)) for one in _QUANTITIES)] for row in table],
-        "Latencies are of one call. The last line is one run of the network: each task times its weight. "
-        "Share is the task's part of the time spent in all tasks. Of peak is the part of the cores' measured "
-        "float32 peak that the task reaches; a task that waits for memory reaches little of it.",
+        note,
         total=["one run of the network", *(one.text(one.total(table)) for one in _QUANTITIES[:-1]), ""],
         remarks=remarks,
         keys=[[row.task.name, *(one.value(row) for one in _QUANTITIES)] for row in table],
@@ -141,7 +165,10 @@ _QUANTITIES = (
         _sum(lambda task: task.search_s + task.measure_s),
     ),
     _Quantity(
-        Column("Of peak", drop=3), lambda row: row.of_peak, lambda share: f"{share:.0%}", _share_of_peak
+        Column("Of peak", drop=3, optional=True),
+        lambda row: row.of_peak,
+        lambda share: f"{share:.0%}",
+        _share_of_peak,
     ),
     _Quantity(Column("Share"), lambda row: row.share, lambda share: f"{share:.1%}"),
 )

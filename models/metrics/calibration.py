@@ -28,6 +28,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.stats import norm, spearmanr
 
+from ...wording import decimal
+
 FloatArray = NDArray[np.floating[Any]]
 LEVELS = np.arange(1, 20) / 20
 BINS = 10
@@ -49,8 +51,8 @@ class Calibration:
 
     def __str__(self) -> str:
         return (
-            f"90 % intervals hold {100 * self.coverage_90:.0f} %  calibration error "
-            f"{self.calibration_error:.3f}  ENCE {self.ence:.3f}"
+            f"90 % intervals hold {decimal(100 * self.coverage_90, 0)} %  calibration error "
+            f"{decimal(self.calibration_error)}  ENCE {decimal(self.ence)}"
         )
 
     def summary(self) -> dict[str, float]:

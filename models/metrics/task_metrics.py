@@ -36,6 +36,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from ...wording import decimal
+
 FloatArray = NDArray[np.floating[Any]]
 TOP_K = (1, 5, 10)
 PEAK_K = RECALL_K = (5, 10)
@@ -206,8 +208,8 @@ class Metrics:
     def __str__(self) -> str:
         """Ranking metrics on one short line."""
         return (
-            f"spearman {self.spearman:.3f}  pairs {self.pairwise_accuracy:.3f}  "
-            f"top-1 {self.top_1:.3f}  top-5 {self.top_5:.3f}"
+            f"spearman {decimal(self.spearman)}  pairs {decimal(self.pairwise_accuracy)}  "
+            f"top-1 {decimal(self.top_1)}  top-5 {decimal(self.top_5)}"
         )
 
     def summary(self) -> dict[str, float]:

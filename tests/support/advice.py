@@ -53,10 +53,10 @@ class FixedLatencies(LatencySource):
         """See LatencySource."""
         return list(self._traces.get(task.workload_hash, ()))[:most]
 
-    def latencies_s(self, programs: Sequence[TaskPrograms]) -> list[list[float]]:
+    def turns_s(self, programs: Sequence[TaskPrograms]) -> list[list[list[float]]]:
         """See LatencySource."""
         self.timed += [of.task.workload_hash for of in programs]
-        return [[self._seconds(of.task)] * len(of.candidates) for of in programs]
+        return [[[self._seconds(of.task)]] * len(of.candidates) for of in programs]
 
 
 class ManyActivations(nn.Module):

@@ -29,8 +29,15 @@ addEventListener("load", () => {
         || box.top < frame.top - 2 || box.bottom > frame.bottom + 2;
     }).map(text);
   });
+  const covered = [...document.querySelectorAll("svg")].flatMap(svg => {
+    const boxes = [...svg.querySelectorAll("text")].map(node => [node, node.getBoundingClientRect()]);
+    return boxes.flatMap(([node, one], number) => boxes.slice(number + 1).filter(([, other]) =>
+      Math.min(one.right, other.right) - Math.max(one.left, other.left) > 1
+      && Math.min(one.bottom, other.bottom) - Math.max(one.top, other.top) > 0.5 * one.height
+    ).map(([other]) => `${text(node)} and ${text(other)}`));
+  });
   const overflow = document.documentElement.scrollWidth - width;
-  console.log("measured " + JSON.stringify({page: name, overflow, wide, clipped}));
+  console.log("measured " + JSON.stringify({page: name, overflow, wide, clipped, covered}));
 });
 </script>
 </body>"""

@@ -30,7 +30,7 @@ ADVICE = Advice(
         ActivationAdvice("relu", 4, 0.0, 0.0, 2, 2),
         ActivationAdvice("softplus", 0, 0.0, 0.0, 0, 2),
     ],
-    layer_costs=[LayerCosts("conv2d", "conv", 4, "relu", 1e-3, {"relu": 0.0})],
+    layer_costs=[LayerCosts("conv2d", "conv", 4, "relu", 1e-3, {"relu": 0.0}, {"relu": [0.0]})],
     aligned=[
         AlignmentAdvice("conv2d a", "a", 2, "down", WIDTHS, 2e-3, 1.5e-3, 0.05),
         AlignmentAdvice("conv2d b", "b", 1, "up", WIDTHS, 1e-3, 1.25e-3, -0.025),

@@ -1,4 +1,4 @@
-"""A comparison of two models on predictions drawn at random."""
+"""A comparison of models whose predictions are drawn at random, or perfect."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from foretune.models.metrics.task_metrics import evaluate
 from foretune.training.comparison.fits import Entry, TaskSet
 from foretune.training.comparison.result import ModelComparison
 
-PROGRAMS = 20
 
-
-def made_up_comparison(*names: str, operators: tuple[str, ...] = ("conv2d", "dense")) -> ModelComparison:
-    """One task of each operator with PROGRAMS programs."""
+def made_up_comparison(
+    *names: str,
+    operators: tuple[str, ...] = ("conv2d", "dense"),
+    perfect: tuple[str, ...] = (),
+    programs: int = 20,
+) -> ModelComparison:
+    """One task of each operator with some programs; the models `perfect` predict the scores."""
     generator = np.random.default_rng(0)
     numbers = range(len(operators))
-    group = np.repeat(np.arange(len(operators)), PROGRAMS)
+    group = np.repeat(np.arange(len(operators)), programs)
     latency_s = generator.uniform(1e-3, 1e-2, len(group))
     best_s = np.array([latency_s[group == number].min() for number in numbers])
     tasks = TaskSet(
@@ -29,10 +32,9 @@ def made_up_comparison(*names: str, operators: tuple[str, ...] = ("conv2d", "den
         hardware=dict.fromkeys(numbers, "cpu-test"),
         networks={},
     )
-    entries = [
-        _entry(name, generator.random(len(group), dtype=np.float32), latency_s, group, operators[0])
-        for name in names
-    ]
+    drawn = {name: generator.random(len(group), dtype=np.float32) for name in names}
+    drawn |= {name: tasks.score.astype(np.float32) for name in perfect}
+    entries = [_entry(name, drawn[name], latency_s, group, operators[0]) for name in names]
     data: dict[str, Any] = {
         "sha256": "0123456789abcdef",
         "records": {"train": 100, "validation": 20, "test": len(group)},

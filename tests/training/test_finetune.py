@@ -19,7 +19,7 @@ from foretune.models.losses.losses import LossConfig
 from foretune.models.metrics.task_metrics import scores_from_latency
 from foretune.models.scaling.target import TargetConfig
 from foretune.terminal import print_table
-from foretune.training.finetune import finetune, transfer_table
+from foretune.training.finetune import finetune, next_steps, transfer_table
 from foretune.training.fitting.config import TrainConfig, TrainerConfig
 from foretune.training.fitting.datamodule import DataConfig
 from foretune.training.fitting.labels import Labels
@@ -30,6 +30,7 @@ from foretune.training.transfer.chosen_tasks import write_tasks
 from foretune.training.transfer.config import FinetuneConfig, training_of
 from foretune.training.transfer.recorded_transfer import TransferError
 from foretune.training.transfer.task_choice import ChoiceConfig
+from foretune.training.transfer.verdict import JudgedBy
 from hydra import compose, initialize_config_module
 from rich.console import Console
 from support.synthetic import dataset
@@ -104,14 +105,58 @@ def test_a_few_tasks_turn_a_model_to_its_new_device(tmp_path, source):
     result = run(settings(tmp_path, source))
     assert len(result.tasks) == 5 and result.hardware == "new"
     # The device has 18 tasks, 5 of which are trained on; the rest are the test.
-    assert result.before.tasks == result.after.tasks == 13
-    assert result.before.spearman < 0 < result.after.spearman
+    before, after = result.verdict.before, result.verdict.after
+    assert result.verdict.by is JudgedBy.OTHER_TASKS
+    assert before.tasks == after.tasks == 13
+    assert before.spearman < 0 < after.spearman
     written = json.loads((tmp_path / "run" / "transfer.json").read_text())
     assert written["tasks"] == result.tasks
-    assert written["after"]["spearman"] == result.after.spearman
+    assert written["after"]["spearman"] == after.spearman
+    assert written["recommended"] == str(result.checkpoint_dir)
+    assert written["margin"]["ahead"] == pytest.approx(after.peak_10 - before.peak_10)
+    said, place, command = next_steps(result, str(source))
+    assert said.startswith("fine-tuning made the model better on 13 tasks: peak@10 ")
+    assert place == "next, on the device new:" and "checkpoint=./checkpoint " in command
     console = Console(width=120, record=True, quiet=False)
     print_table(transfer_table(result), console)
-    assert "13 other tasks of new" in console.export_text()
+    assert "13 tasks of new that neither model has seen" in console.export_text()
+
+
+def test_a_model_that_becomes_worse_is_not_recommended(tmp_path, source):
+    """The five tasks are in the opposite order of all others, which the source model ranks well."""
+    data = devices()
+    tasks = [f"task{number:03d}" for number in range(6, 11)]
+    turned = np.isin(data.workload_hash, tasks) | (data.hardware_id == "old")
+    data = replace(data, latency_s=np.where(turned, data.latency_s, 1e-6 / data.latency_s))
+    config = settings(tmp_path, source, tasks=tasks)
+    result = finetune(config, load_checkpoint(source, VERSION), data)
+    assert result.verdict.after.peak_10 < result.verdict.before.peak_10 and result.verdict.is_worse
+    said, place, command = next_steps(result, str(source))
+    assert said.startswith("fine-tuning made the model worse on 13 tasks: peak@10 ")
+    assert place.endswith("with the starting point, which is the better model:")
+    assert f"checkpoint={source} " in command
+    assert json.loads((tmp_path / "run" / "transfer.json").read_text())["recommended"] == str(source)
+
+
+def test_few_other_tasks_decide_nothing(tmp_path, source):
+    data = devices()
+    names = [f"task{number:03d}" for number in range(6, 13)]
+    data = data.take(np.flatnonzero(np.isin(data.workload_hash, names)))
+    config = settings(tmp_path, source, hardware=None)
+    result = finetune(config, load_checkpoint(source, VERSION), data)
+    said = next_steps(result, str(source))[0]
+    assert said.startswith("no clear difference from the starting point: peak@10 ")
+    assert said.endswith("2 tasks are too few to decide")
+
+
+def test_the_tasks_that_chose_the_epoch_judge_if_there_are_no_others(tmp_path, source):
+    data = devices()
+    names = [f"task{number:03d}" for number in range(6, 16)]
+    data = data.take(np.flatnonzero(np.isin(data.workload_hash, names)))
+    config = settings(tmp_path, source, hardware=None, choice=ChoiceConfig(k=10))
+    result = finetune(config, load_checkpoint(source, VERSION), data)
+    assert result.verdict.by is JudgedBy.STOPPING_TASKS and result.verdict.before.tasks == 2
+    assert transfer_table(result).title.startswith("2 tasks of new that chose the epoch, which favours")
 
 
 def test_no_task_judges_that_is_of_a_shape_trained_on(tmp_path, source):
@@ -121,7 +166,7 @@ def test_no_task_judges_that_is_of_a_shape_trained_on(tmp_path, source):
     shapes = np.where(data.workload_hash == "task015", "task010", data.shape)
     config = settings(tmp_path, source, tasks=tasks)
     result = finetune(config, load_checkpoint(source, VERSION), replace(data, shape=shapes))
-    assert result.before.tasks == result.after.tasks == 12  # of the other 13
+    assert result.verdict.before.tasks == result.verdict.after.tasks == 12  # of the other 13
     after = load_checkpoint(result.checkpoint_dir, VERSION)
     assert {*tasks, *SOURCE_TASKS} == set(after.card.split.seen_shapes)
 
@@ -176,7 +221,7 @@ def test_a_model_of_efficiencies_is_judged_by_the_scores_within_each_task(tmp_pa
     data = devices()
     unseen = np.flatnonzero((data.hardware_id == "new") & ~np.isin(data.workload_hash, result.tasks))
     validation = np.flatnonzero(np.isin(data.workload_hash, after.card.split.validation_tasks))
-    for rows, r2 in ((unseen, result.after.r2), (validation, after.card.metrics["validation"]["r2"])):
+    for rows, r2 in ((unseen, result.verdict.after.r2), (validation, after.card.metrics["validation"]["r2"])):
         best, predicted = np.zeros(len(rows)), after.predictor.predict_table(data.features, rows)
         for task in np.unique(data.workload_hash[rows]):
             own = data.workload_hash[rows] == task
@@ -202,7 +247,8 @@ def test_a_device_with_few_tasks_gives_all_and_leaves_none_to_judge_by(tmp_path,
     config = settings(tmp_path, source, hardware=None, choice=ChoiceConfig(k=10))
     result = finetune(config, load_checkpoint(source, VERSION), few)
     assert result.tasks and set(result.tasks) == {"task006", "task007"}
-    assert result.before is None and result.after is None
+    assert result.verdict is None and not transfer_table(result)
+    assert next_steps(result, str(source))[0].startswith("nothing shows whether fine-tuning made the model")
     assert json.loads((tmp_path / "run" / "transfer.json").read_text())["after"] is None
 
 

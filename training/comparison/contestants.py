@@ -24,6 +24,7 @@ from ...models.architectures.gbdt import GbdtConfig, GbdtPredictor
 from ...models.architectures.registry import ModelConfig, feature_version_of
 from ...models.checkpoints.checkpoint import Checkpoint, load_card, load_checkpoint
 from ...models.scaling.target import TargetConfig, TargetError
+from ...wording import part_of
 from ..evaluation.prediction import predict
 from ..fitting.config import TrainConfig
 from ..fitting.labels import Labels
@@ -229,9 +230,9 @@ def _refuse_seen_tests(name: str, checkpoint: Checkpoint, trial: ContestantInput
     seen = np.isin(test, checkpoint.card.split.seen_in(trial.data))
     if seen.any():
         raise SeenTasksError(
-            f"{name}: the checkpoint {checkpoint.path} has seen {seen.sum()} of the {len(test)} test tasks, "
-            f"or their shapes: give the split that it was trained with ({_split_text(checkpoint)}), or leave "
-            "it out"
+            f"{name}: the checkpoint {checkpoint.path} has seen "
+            f"{part_of(int(seen.sum()), len(test), 'test task')}, or their shapes: give the split that it "
+            f"was trained with ({_split_text(checkpoint)}), or leave it out"
         )
 
 

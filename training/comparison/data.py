@@ -11,6 +11,7 @@ import numpy as np
 
 from ...dataset.features.table import LabelledFeatures
 from ...dataset.records.split import Split, SplitConfig, split_rows
+from ...wording import counted, verb
 from ..evaluation.networks import evaluation_networks, split_by_networks
 from ..fitting.known_split import split_like_checkpoint
 from ..fitting.run_card import data_sha256
@@ -61,9 +62,11 @@ class ComparedData:
 def _test_dataset_note(facts: Mapping[str, Any]) -> str:
     text = f"tested on the tasks of {facts['test_dataset']}"
     if facts["common_tasks"]:
-        text += f" but {facts['common_tasks']}, whose shapes the training dataset has, too"
+        text += f" except for {facts['common_tasks']}, whose shapes the training dataset has, too"
     if facts["unused_tasks"]:
-        text += f"; {facts['unused_tasks']} test tasks of the latter are unused: split.test=0 trains on them"
+        unused = facts["unused_tasks"]
+        text += f"; {counted(unused, 'test task')} of the latter {verb(unused, 'is', 'are')} unused: "
+        text += "split.test=0 trains on all of them"
     return text
 
 

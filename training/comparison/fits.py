@@ -25,7 +25,7 @@ from ...dataset.features.table import LabelledFeatures
 from ...dataset.records.split import SplitConfig, split_rows
 from ...models.metrics.network_metrics import NetworkMetrics, network_metrics, over_networks
 from ...models.metrics.task_metrics import Metrics, evaluate
-from ...wording import part_of, verb
+from ...wording import counted, part_of, verb
 from ..evaluation.task_scores import NothingToEvaluateError
 from ..fitting.feature_source import drafts_of
 from ..fitting.labels import Labels
@@ -59,8 +59,9 @@ class TaskSet:
         labels = Labels.of(data)
         if not labels.ranks(rows):
             raise NothingToEvaluateError(
-                f"no test task has two programs of different latency among the {len(rows)} test records, so "
-                "there is nothing to rank: generate more records per task, or raise split.test"
+                "no test task has two programs of different latency among "
+                f"{counted(len(rows), 'test record')}, so there is nothing to rank: generate more records "
+                "per task, or raise split.test"
             )
         group = labels.group[rows]
         groups, first = np.unique(group, return_index=True)

@@ -26,7 +26,7 @@ from ...figures import (
 from ...page import Plot
 from ...wording import capitalised, counted
 from .learning_curve import AXES
-from .result import ContestantRow, CurvePoint, ModelComparison, row_of
+from .result import ContestantRow, CurvePoint, ModelComparison, Standing, row_of
 
 _MAX_POINTS = 1500
 _SERIES = (AFTER, PEER, BEFORE, BAD, INK, MUTED)
@@ -51,21 +51,28 @@ def plots(comparison: ModelComparison) -> list[Plot]:
 
 def _bars(comparison: ModelComparison) -> Plot:
     rows = comparison.rows()
-    caption = "Means over the held-out tasks; the best model is coloured" + (
+    caption = "Means over the held-out tasks; a model that is clearly the best is coloured" + (
         ", lines show the deviation over the seeds." if any(row.seeds > 1 for row in rows) else "."
     )
-    panels = [_measure_bars(rows, measure, caption) for measure in BARS]
+    standings = {measure: comparison.standing(measure) for measure in BARS}
+    panels = [
+        _measure_bars(rows, measure, standing, caption)
+        for measure, standing in standings.items()
+        if standing is not None
+    ]
     return Plot("Main metrics", caption, tuple(panels), wide=True)
 
 
-def _measure_bars(rows: list[ContestantRow], measure: str, caption: str) -> str:
+def _measure_bars(rows: list[ContestantRow], measure: str, standing: Standing, caption: str) -> str:
     values = [row.means[measure] for row in rows]
-    best = int(np.nanargmax(values))
+    best = standing.best if standing.clear else None
     deviation = np.nan_to_num([row.deviations[measure] for row in rows])
     position = np.arange(len(rows))
     with canvas(PANEL, 0.9 + 0.3 * len(rows)) as figure:
         axes = figure.subplots()
-        axes.barh(position, values, color=[AFTER if i == best else BEFORE for i in position], height=0.62)
+        axes.barh(
+            position, values, color=[AFTER if row.name == best else BEFORE for row in rows], height=0.62
+        )
         if deviation.any():
             axes.errorbar(values, position, xerr=deviation, fmt="none", ecolor=INK, elinewidth=1.2)
         for i, value in enumerate(values):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 from ...models.metrics import task_metrics as metrics_module
+from ...models.metrics.margins import LEAST_TASKS, Margin
 from ...page import Fact, Facts, Page, Plots, Table, Text, columns, to_html
-from ...wording import MISSING, counted, listed, verb
+from ...wording import MISSING, counted, decimal, listed, verb
 from .plots import plots
-from .result import LOWER_IS_BETTER, MEASURES, ModelComparison
+from .result import LOWER_IS_BETTER, MEASURES, ModelComparison, Standing
 
 TITLES = {
     "rmse": "RMSE",
@@ -60,7 +62,6 @@ def comparison_page(comparison: ModelComparison, baseline: str) -> Page:
 
 
 def _facts(comparison: ModelComparison, baseline: str) -> list[Fact]:
-    rows = {row.name: row for row in comparison.rows()}
     facts = []
     margins = comparison.margins(baseline)
     for measure, title in (
@@ -68,14 +69,19 @@ def _facts(comparison: ModelComparison, baseline: str) -> list[Fact]:
         ("pairwise_accuracy", "Pairs"),
         ("top_1", "Top-1 score"),
     ):
-        best = max(rows.values(), key=lambda row: row.means[measure])
-        detail = f"by {best.name}"
+        standing = comparison.standing(measure)
+        if standing is None:
+            continue
+        if not standing.clear:
+            facts.append(Fact(f"Best {title}", "no clear winner", _level(standing)))
+            continue
+        detail = f"by {standing.best}"
         good = None
-        if best.name in margins:
-            margin = margins[best.name][measure]
+        if standing.best in margins:
+            margin = margins[standing.best][measure]
             detail += f"; {margin.ahead:+.3f} against {baseline} ({_interval(margin.low, margin.high)})"
-            good = margin.low > 0 or None
-        facts.append(Fact(f"Best {title}", f"{best.means[measure]:.3f}", detail, good))
+            good = margin.clear or None
+        facts.append(Fact(f"Best {title}", f"{standing.mean:.3f}", detail, good))
     data = comparison.data
     detail = f"of {counted(data['tasks']['test'], 'task')}"
     if "test_dataset" in data:
@@ -86,6 +92,32 @@ def _facts(comparison: ModelComparison, baseline: str) -> list[Fact]:
         facts.append(Fact("Left out", f"{len(left_out)}", f"no time for {', '.join(left_out)}", good=False))
     facts.append(Fact("Test records", f"{data['records']['test']:,}", detail))
     return facts
+
+
+def _level(standing: Standing) -> str:
+    """The reason why a standing has no winner."""
+    tasks = counted(standing.tasks, "task")
+    if standing.tasks < LEAST_TASKS:
+        return f"{tasks} {verb(standing.tasks, 'is', 'are')} too few to decide; it takes {LEAST_TASKS}"
+    return f"{standing.best} has {standing.mean:.3f}, but {listed(standing.level)} may be as good on {tasks}"
+
+
+def undecided(comparison: ModelComparison, measures: Mapping[str, str]) -> list[str]:
+    """A sentence if some of the metrics, given with their titles, have no clear winner."""
+    found = {title: comparison.standing(measure) for measure, title in measures.items()}
+    open_ = {title: one for title, one in found.items() if one is not None and not one.clear}
+    if not open_:
+        return []
+    tasks = max(one.tasks for one in open_.values())
+    on = counted(tasks, "held-out task")
+    if tasks < LEAST_TASKS:
+        reason = f"{on} {verb(tasks, 'is', 'are')} too few to decide, and it takes {LEAST_TASKS}"
+    else:
+        reason = f"the differences on {on} may be chance"
+    return [
+        f"No model is clearly the best by {listed(list(open_))}: {reason}. To decide, raise split.test or "
+        "generate more tasks."
+    ]
 
 
 def _interval(low: float, high: float) -> str:
@@ -112,7 +144,7 @@ def _metrics(comparison: ModelComparison) -> Table:
 
 
 def _with_deviation(mean: float, deviation: float) -> str:
-    return f"{mean:.3f}" if math.isnan(deviation) else f"{mean:.3f} ±{deviation:.3f}"
+    return decimal(mean) if math.isnan(deviation) else f"{decimal(mean)} ±{decimal(deviation)}"
 
 
 def _known(value: float | None, form: str) -> str:
@@ -121,17 +153,14 @@ def _known(value: float | None, form: str) -> str:
 
 def _margins(comparison: ModelComparison, baseline: str) -> Table:
     of = comparison.margins(baseline)
-    rows = [
-        [TITLES[m], *(f"{one[m].ahead:+.3f} ({_ends(one[m].low, one[m].high)})" for one in of.values())]
-        for m in _MARGINS
-        if of
-    ]
+    rows = [[TITLES[m], *(_margin(one[m]) for one in of.values())] for m in _MARGINS if of]
     return Table(
         f"Margin against {baseline}",
         columns("metric", *of),
         rows,
         "Difference of the means over the test tasks, positive if better, with a 95% bootstrap interval over "
-        "the tasks.",
+        f"the tasks. A difference is clear if the interval excludes 0 and there are {LEAST_TASKS} tasks or "
+        "more.",
     )
 
 
@@ -142,7 +171,7 @@ def _networks(comparison: ModelComparison) -> Table:
             network["network"],
             f"{network['tasks']:.0f}",
             f"{network['share']:.0%}",
-            *(f"{network[f'top_{k}{kind}']:.3f}" for kind in ("", "_sums") for k in (1, 5, 10)),
+            *(decimal(network[f"top_{k}{kind}"]) for kind in ("", "_sums") for k in (1, 5, 10)),
         ]
         for name in comparison.names()
         for network in comparison.by_network(name)
@@ -156,5 +185,8 @@ def _networks(comparison: ModelComparison) -> Table:
     )
 
 
-def _ends(low: float, high: float) -> str:
-    return MISSING if math.isnan(low) else f"{low:+.2f}, {high:+.2f}"
+def _margin(margin: Margin) -> str:
+    if math.isnan(margin.ahead):
+        return MISSING
+    ends = MISSING if math.isnan(margin.low) else f"{margin.low:+.2f}, {margin.high:+.2f}"
+    return f"{margin.ahead:+.3f} ({ends})"

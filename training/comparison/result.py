@@ -5,15 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import bootstrap
 
+from ...models.metrics.margins import Margin, paired_margin
 from .fits import PER_TASK, Entry, TaskSet
 from .learning_curve import TrainingSet
 
@@ -53,16 +52,20 @@ class ContestantRow:
 
 
 @dataclass(frozen=True)
-class Margin:
-    """Margin of a contestant over the baseline in the mean over test tasks.
+class Standing:
+    """The contestant with the best mean of a metric, and whether the test tasks show that it is the best."""
 
-    The interval is the 95 % interval of the bias-corrected bootstrap over the test tasks. It covers another
-    sample of tasks, but not another training.
-    """
+    best: str
+    mean: float
+    level: list[str]
+    """Other contestants whose margin behind the best is not clear, in order; see `Margin.clear`."""
+    tasks: int
+    """Number of test tasks that have the metric."""
 
-    ahead: float  # positive if the contestant is better
-    low: float
-    high: float
+    @property
+    def clear(self) -> bool:
+        """Whether the best is clearly better than every other contestant."""
+        return not self.level
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,20 @@ class ModelComparison:
             if name != baseline
         }
 
+    def standing(self, measure: str) -> Standing | None:
+        """The standing by a metric of `PER_TASK`; None if it is defined on no test task."""
+        means = {row.name: row.means[measure] for row in self.rows()}
+        known = {name: mean for name, mean in means.items() if not math.isnan(mean)}
+        if not known:
+            return None
+        best = (min if measure in LOWER_IS_BETTER else max)(known, key=lambda name: known[name])
+        margins = {
+            name: _margin(self.of(best), self.of(name), measure) for name in self.names() if name != best
+        }
+        tasks = int(np.count_nonzero(~np.isnan(_measure_by_task(self.of(best), measure))))
+        level = [name for name, margin in margins.items() if not margin.clear]
+        return Standing(best, known[best], level, tasks)
+
     def by_operator(self, name: str) -> dict[str, dict[str, float]]:
         """Means by operator of one contestant over its seeds."""
         found = [entry.by_operator(self.tasks) for entry in self.of(name)]
@@ -136,6 +153,11 @@ class ModelComparison:
             "margins": {
                 name: {measure: asdict(margin) for measure, margin in of.items()}
                 for name, of in self.margins(baseline).items()
+            },
+            "standings": {
+                measure: asdict(found)
+                for measure in PER_TASK
+                if (found := self.standing(measure)) is not None
             },
             "by_operator": {name: self.by_operator(name) for name in self.names()},
             "networks": {name: self.by_network(name) for name in self.names()},
@@ -186,15 +208,7 @@ def write_comparison(comparison: ModelComparison, folder: Path, baseline: str) -
 def _margin(own: Sequence[Entry], base: Sequence[Entry], measure: str) -> Margin:
     """Margin of paired differences by task, after averaging over seeds."""
     difference = _measure_by_task(own, measure) - _measure_by_task(base, measure)
-    difference = difference[~np.isnan(difference)] * (-1 if measure in LOWER_IS_BETTER else 1)
-    if len(difference) < 2 or np.ptp(difference) == 0:
-        mean = float(difference.mean()) if len(difference) else math.nan
-        return Margin(mean, math.nan, math.nan)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # on resamples without spread
-        interval = bootstrap((difference,), np.mean, n_resamples=2000, rng=np.random.default_rng(0))
-    low, high = interval.confidence_interval
-    return Margin(float(difference.mean()), float(low), float(high))
+    return paired_margin(difference * (-1 if measure in LOWER_IS_BETTER else 1))
 
 
 def _measure_by_task(entries: Sequence[Entry], measure: str) -> np.ndarray:

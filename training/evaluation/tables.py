@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...page import Column, Table, columns
-from ...wording import MISSING, counted, verb
+from ...wording import counted, decimal, verb
 from .task_scores import Evaluation
 
 COLUMNS = {
@@ -51,7 +51,7 @@ def network_table(result: Evaluation) -> Table:
     rows = [
         [
             *(network.network, f"{network.tasks:,}", f"{network.share:.0%}"),
-            *(f"{getattr(network, score):.3f}" for score in NETWORK_COLUMNS),
+            *(decimal(getattr(network, score)) for score in NETWORK_COLUMNS),
         ]
         for network in result.networks
     ]
@@ -62,7 +62,7 @@ def _row(name: str, values: dict[str, Any]) -> list[str]:
     scores = (values[column] for column in COLUMNS)
     return [
         *(name, f"{values['tasks']:,}", f"{values['records']:,}"),
-        *(MISSING if math.isnan(score) else f"{score:.3f}" for score in scores),
+        *map(decimal, scores),
     ]
 
 

@@ -25,7 +25,7 @@ from ...models.checkpoints.card import Card, DataSummary, SplitSummary
 from ...models.checkpoints.checkpoint import Checkpoint, refuse_to_overwrite, rounded_to_half, save_checkpoint
 from ...models.scaling.normaliser import Normaliser
 from ...terminal import CommandConsole, say, short_path
-from ...wording import duration
+from ...wording import counted, duration
 from ..fitting.fit import BEST, LAST
 from ..fitting.training import CONFIG
 from .config import ReinforceConfig
@@ -63,8 +63,9 @@ def run(config: ReinforceConfig) -> ReinforceResult:
     tasks = load_tasks(config, judge_of.card.split)
     if not tasks.train or not tasks.validation:
         raise ConfigError(
-            f"dataset={','.join(map(str, config.dataset))}: {len(tasks.train)} spaces for training and "
-            f"{len(tasks.validation)} for validation: add datasets that {config.environment} was trained on"
+            f"dataset={','.join(map(str, config.dataset))}: {counted(len(tasks.train), 'space')} for "
+            f"training and {counted(len(tasks.validation), 'space')} for validation: add datasets that "
+            f"{config.environment} was trained on"
         )
     return train_explorer(config, environment, judge_of, tasks)
 

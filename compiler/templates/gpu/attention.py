@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import product as every
 from typing import ClassVar
 
+from ....wording import counted
 from .launches import power_of_two
 from .problem import ACTIVATIONS, DTYPE, DTYPES, NOTHING, GpuTemplateError, Problem
 from .tiling import PROLOGUE, Gpu, Tiling
@@ -135,7 +136,8 @@ class Attention(Problem):
 
     def title(self, tiling: Tiling) -> str:
         blocks = f"{tiling.block_m}x{tiling.block_n}"
-        return f"attention in blocks of {blocks}, {tiling.warps} warps, {tiling.stages} stages"
+        processes = f"{counted(tiling.warps, 'warp')}, {counted(tiling.stages, 'stage')}"
+        return f"attention in blocks of {blocks}, {processes}"
 
 
 @dataclass(frozen=True, kw_only=True)

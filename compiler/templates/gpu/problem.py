@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from ....errors import UserError
+from ....wording import counted
 from ...instruction_sets import Gpu
 from ...types import TYPES, data_type
 from .launches import COLUMNS, WORKSPACE, Launch, power_of_two, row_warps
@@ -208,7 +209,8 @@ class Problem(ABC):
         """The kernel and its tiling in words."""
         blocks = f"{tiling.block_m}x{tiling.block_n}x{tiling.block_k}"
         parts = f", sums in {tiling.parts} parts" if tiling.parts > 1 else ""
-        return f"{self.kernel} in blocks of {blocks}, {tiling.warps} warps, {tiling.stages} stages{parts}"
+        processes = f"{counted(tiling.warps, 'warp')}, {counted(tiling.stages, 'stage')}"
+        return f"{self.kernel} in blocks of {blocks}, {processes}{parts}"
 
 
 _SUMS = ("left", "right", "bias", "residual", "output")

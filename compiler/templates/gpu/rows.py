@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ....wording import counted
 from .launches import power_of_two, row_warps
 from .problem import DTYPES, NOTHING, GpuTemplateError, Problem, Product
 from .tiling import Gpu, Tiling, row_cycles
@@ -136,4 +137,4 @@ class Rows(Problem):
         return row_cycles(self.m, self.n, 4, gpu) + uneven
 
     def title(self, tiling: Tiling) -> str:
-        return f"{self.norm} of rows, {tiling.warps} warps"
+        return f"{self.norm} of rows, {counted(tiling.warps, 'warp')}"

@@ -23,6 +23,7 @@ from .limits import (
     versions,
 )
 from .overview import Overview
+from .peaks import device_peaks
 
 _QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
 
@@ -54,9 +55,8 @@ def _facts(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[F
         f"of {counted(operators, 'operator')}, {count_text((tasks.valid > 0).sum())} measured",
     )
     failed = len(records) - len(valid)
-    yield Fact(
-        "Records", count_text(len(records)), f"{count_text(len(valid))} valid, {count_text(failed)} failed"
-    )
+    detail = f"{count_text(len(valid))} valid, {count_text(failed)} failed" if failed else "all valid"
+    yield Fact("Records", count_text(len(records)), detail if len(records) else "")
     if valid.empty:
         return
     measured = tasks[tasks.records > 0]
@@ -107,11 +107,12 @@ def _quality_facts(overview: Overview, label_noise: dict[str, Any] | None) -> It
             count_text(records.disturbed.sum()),
             f"measured under noise and kept, out of {counted(probed, 'record')} with a noise probe",
         )
-    yield Fact(
-        "Counted",
-        count_text(records.moved_bytes.notna().sum()),
-        "records whose memory traffic was read from the CPU's performance counters",
-    )
+    if with_counters := records.moved_bytes.notna().sum():
+        yield Fact(
+            "Counted",
+            count_text(with_counters),
+            "records whose memory traffic was read from the CPU's performance counters",
+        )
     if simulated := int(records.simulated.sum()):
         yield Fact("Simulated", count_text(simulated), "not measured on a device", good=False)
 
@@ -159,13 +160,15 @@ def samplers_section(overview: Overview) -> Table:
 
 
 def devices_section(overview: Overview) -> Table:
+    too_low = {peak.device for peak in device_peaks(overview) if peak.too_low}
     rows = []
     for (device, target), records in _largest_first(overview.records.groupby(["hardware_id", "target"])):
         hardware = overview.hardware.get(device)
         cells = [device, "not described", MISSING, MISSING, MISSING]
         if hardware:
             cells = [device, hardware.name, str(hardware.cores)]
-            cells += [significant(hardware.peak_gflops), significant(hardware.bandwidth_gbs)]
+            peak = f"{significant(hardware.peak_gflops)}{', too low' if device in too_low else ''}"
+            cells += [peak, significant(hardware.bandwidth_gbs)]
         rows.append([*cells, target_text(target), count_text(len(records))])
     heads = ("device", "name", "cores", "peak GFLOP/s", "GB/s", "target", "records")
     return Table("Devices", columns(*heads, text=("name", "target")), rows)

@@ -12,6 +12,7 @@ import pandas as pd
 
 from ....wording import MISSING, counted, part_of, significant, verb
 from .overview import Overview
+from .peaks import DevicePeak, device_peaks
 
 
 def record_counts(records: pd.DataFrame) -> list[str]:
@@ -36,6 +37,8 @@ def share_text(part: float, whole: float) -> str:
 
 
 def range_text(values: pd.Series, show: Any, prefix: str = "") -> str:
+    if values.min() == values.max():
+        return "all equal"
     return f"{prefix}{show(values.min())} to {show(values.max())}"
 
 
@@ -54,6 +57,15 @@ def target_text(text: str) -> str:
     if "num-cores" in target:
         words.append(counted(target["num-cores"], "core"))
     return " ".join(filter(None, words))
+
+
+def too_low_peak(peak: DevicePeak) -> str:
+    """Sentence on a peak that measured programs contradict."""
+    faster = f"{counted(peak.faster_tasks, 'task')} {verb(peak.faster_tasks, 'runs', 'run')} faster"
+    return (
+        f"The measured peak of {peak.name}, {significant(peak.gflops)} GFLOP/s, is too low, since {faster}: "
+        "its measurement was disturbed, or PyTorch's matrix product is slow on the device."
+    )
 
 
 FEW_RECORDS = 10
@@ -76,6 +88,9 @@ def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[
     if len(overview.hardware) == 1:
         (hardware,) = overview.hardware.values()
         yield f"All latencies were measured on one device ({hardware.name}) and say nothing about others."
+    for peak in device_peaks(overview):
+        if peak.too_low:
+            yield f"{too_low_peak(peak)} Efficiencies, which are computed with it, may exceed 1."
     dtypes = sorted(set(tasks.dtype) - {""})
     if len(dtypes) == 1:
         yield f"All tasks compute in {dtypes[0]}."

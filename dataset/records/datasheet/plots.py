@@ -27,8 +27,10 @@ from ....figures import (
     shortened,
 )
 from ....page import Plot
-from ....wording import counted, part_of, significant, verb
+from ....wording import capitalised, counted, listed, part_of, significant, verb
+from .limits import too_low_peak
 from .overview import Overview
+from .peaks import device_peaks
 
 _BINS = 30
 _MAX_POINTS = 2000
@@ -130,7 +132,8 @@ def _rates(overview: Overview) -> Plot | None:
     rates = overview.tasks.gflops[overview.tasks.gflops > 0]
     if rates.empty:
         return None
-    peaks = sorted({hardware.peak_gflops for hardware in overview.hardware.values()})
+    measured = device_peaks(overview)
+    peaks = sorted({peak.gflops for peak in measured if not peak.too_low})
     with canvas(HALF, 3.6) as figure:
         axes = figure.subplots()
         low, high = rates.min(), max(rates.max(), *peaks, 1.01 * rates.min())
@@ -140,10 +143,14 @@ def _rates(overview: Overview) -> Plot | None:
         log_axis(axes, "x")
         axes.set_xlabel("GFLOP/s of a task's best program (log)")
         _count_axis(axes, "tasks")
-        shown = " and ".join(significant(peak) for peak in peaks)
-        caption = f"Median {significant(rates.median())} GFLOP/s" + (
-            f"; a dashed line marks the peak of each device, {shown}." if peaks else "."
-        )
+        caption = f"Median {significant(rates.median())} GFLOP/s"
+        if peaks:
+            shown = listed([significant(peak) for peak in peaks])
+            caption += (
+                f"; {verb(len(peaks), 'a dashed line marks', 'dashed lines mark')} the float32 peak of "
+            )
+            caption += f"{verb(len(peaks), 'the device', 'the devices')}, {shown}"
+        caption += "." + "".join(f" {too_low_peak(peak)}" for peak in measured if peak.too_low)
         return Plot("Rates of the best programs", caption, (fragment(figure, "rates", caption),))
 
 
@@ -190,7 +197,7 @@ def _probe(overview: Overview) -> Plot | None:
                 if len(shown) == len(probed)
                 else f"; {part_of(len(shown), len(probed), 'record')} {verb(len(shown), 'is', 'are')} drawn"
             )
-            + f". {part_of(probed.disturbed.sum(), len(probed), 'record')} "
+            + f". {capitalised(part_of(probed.disturbed.sum(), len(probed), 'record'))} "
             + f"{verb(probed.disturbed.sum(), 'is', 'are')} marked as disturbed."
         )
         return Plot("Noise of the machine", caption, (fragment(figure, "probe", caption),))

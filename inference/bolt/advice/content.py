@@ -28,6 +28,8 @@ class LayerCosts:
     """Latency of the layer with its own activation."""
     extra_s: dict[str, float]
     """Seconds that each activation adds compared with the layer's own; negative if it is faster."""
+    turns_s: dict[str, list[float]]
+    """The same in each turn of the measurement."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,18 @@ class ActivationAdvice:
     """Number of layers with an activation that have a program which runs with this one."""
     of: int
     """Layers with an activation."""
+    noise_s: float = 0.0
+    """Largest difference of `extra_s` between the turns of the measurement; 0 for predictions."""
 
     @property
     def everywhere(self) -> bool:
         """Whether the seconds cover all layers with an activation."""
         return self.layers == self.of
+
+    @property
+    def clear(self) -> bool:
+        """Whether the seconds exceed the differences between the turns."""
+        return abs(self.extra_s) > self.noise_s
 
 
 @dataclass(frozen=True)
@@ -117,6 +126,8 @@ class Advice:
     layer_costs: list[LayerCosts] = field(default_factory=list)
     aligned: list[AlignmentAdvice] = field(default_factory=list)
     deeper: list[DeepeningAdvice] = field(default_factory=list)
+    disturbed: bool = False
+    """Whether other work of the machine disturbed a measurement."""
 
     @property
     def free(self) -> list[DeepeningAdvice]:
@@ -136,6 +147,7 @@ def layer_costs(layer: Layer, costs: Mapping[str, Cost]) -> LayerCosts | None:
         activation=activation,
         own_s=costs[activation].own_s,
         extra_s={name: cost.other_s - cost.own_s for name, cost in costs.items()},
+        turns_s={name: cost.turns_s for name, cost in costs.items()},
     )
 
 
@@ -153,10 +165,19 @@ def activation_advice(
     for name in dict.fromkeys([*names, *calls]) if layers else ():
         known = [layer for layer in layers if name in layer.extra_s]
         extra_s = sum(layer.weight * layer.extra_s[name] for layer in known)
+        turns_s = [sum(seconds) for seconds in zip(*(_weighted(layer, name) for layer in known), strict=True)]
+        noise_s = max(turns_s) - min(turns_s) if turns_s else 0.0
         advice.append(
-            ActivationAdvice(name, calls[name], extra_s, extra_s / network_s, len(known), len(layers))
+            ActivationAdvice(
+                name, calls[name], extra_s, extra_s / network_s, len(known), len(layers), noise_s
+            )
         )
     return sorted(advice, key=lambda one: (-one.layers, one.extra_s))
+
+
+def _weighted(layer: LayerCosts, name: str) -> list[float]:
+    """Seconds that an activation adds to a run of the network in each turn, over all calls of the layer."""
+    return [layer.weight * seconds for seconds in layer.turns_s[name]]
 
 
 def alignment_advice(

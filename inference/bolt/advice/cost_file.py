@@ -26,13 +26,14 @@ class KeptCosts:
         self._conditions = dict(conditions)
         self._costs: dict[str, dict[str, Cost]] = {}
         self._asked: dict[str, set[str]] = {}
+        self._disturbed: set[str] = set()
         if path is None:
             return
         drop_unfinished_line(path)
         for note in read_notes(path):
             if note["conditions"] == self._conditions:
                 costs = {name: Cost(**cost) for name, cost in note["costs"].items()}
-                self._take(note["layer"], note["asked"], costs)
+                self._take(note["layer"], note["asked"], costs, note["disturbed"])
 
     def costs(self, layer: str, names: Sequence[str]) -> dict[str, Cost] | None:
         """Stored costs of a layer's activations; None if one of the names has not been requested before.
@@ -43,16 +44,24 @@ class KeptCosts:
             return None
         return self._costs[layer]
 
-    def keep(self, layer: str, names: Sequence[str], costs: Mapping[str, Cost]) -> None:
+    def is_disturbed(self, layer: str) -> bool:
+        """Whether other work of the machine disturbed the measurement of a layer's stored costs."""
+        return layer in self._disturbed
+
+    def keep(
+        self, layer: str, names: Sequence[str], costs: Mapping[str, Cost], disturbed: bool = False
+    ) -> None:
         """Adds the costs of a layer; `names` are the requested activations."""
         kept = {name: asdict(cost) for name, cost in costs.items()}
-        note = {"layer": layer, "conditions": self._conditions, "asked": [*names], "costs": kept}
+        of_layer = {"layer": layer, "conditions": self._conditions, "disturbed": disturbed}
+        note = {**of_layer, "asked": [*names], "costs": kept}
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             append_notes(self._path, [note])
-        self._take(layer, names, costs)
+        self._take(layer, names, costs, disturbed)
 
-    def _take(self, layer: str, names: Sequence[str], costs: Mapping[str, Cost]) -> None:
+    def _take(self, layer: str, names: Sequence[str], costs: Mapping[str, Cost], disturbed: bool) -> None:
         """Stores a layer's costs in memory; later costs replace earlier ones."""
+        (self._disturbed.add if disturbed else self._disturbed.discard)(layer)
         self._costs[layer] = dict(costs)
         self._asked[layer] = set(names)

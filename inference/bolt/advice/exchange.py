@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 
+import numpy as np
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
@@ -36,6 +37,8 @@ class Cost:
     """Both latencies are the lowest among the programs that run with both activations."""
     programs: int
     """Number of programs that run with both activations."""
+    turns_s: list[float]
+    """Seconds that the other activation adds in each turn, in its fastest program of the turn."""
 
 
 class Exchange:
@@ -99,13 +102,21 @@ def activation_costs(
         rows.append([candidate is not None for candidate in candidates])
         programs.append(TaskPrograms(task, context, [one for one in candidates if one is not None]))
     latencies = []
-    for row, seconds in zip(rows, source.latencies_s(programs), strict=True):
+    for row, seconds in zip(rows, source.turns_s(programs), strict=True):
         left = iter(seconds)
-        latencies.append([next(left) if has else math.inf for has in row])
-    costs = {}
-    for name, of_name in zip(every, latencies, strict=True):
-        pairs = [pair for pair in zip(latencies[0], of_name, strict=True) if all(map(math.isfinite, pair))]
-        if pairs:
-            own_s, other_s = (min(seconds) for seconds in zip(*pairs, strict=True))
-            costs[name] = Cost(own_s, other_s, len(pairs))
-    return costs
+        latencies.append([next(left) if has else [] for has in row])
+    found = {name: _cost(latencies[0], of_name) for name, of_name in zip(every, latencies, strict=True)}
+    return {name: cost for name, cost in found.items() if cost is not None}
+
+
+def _cost(own: Sequence[Sequence[float]], other: Sequence[Sequence[float]]) -> Cost | None:
+    """Cost from the seconds of each program in each turn; None if no program ran in all turns with both."""
+    pairs = [
+        (mine, others)
+        for mine, others in zip(own, other, strict=True)
+        if mine and others and all(map(math.isfinite, [*mine, *others]))
+    ]
+    if not pairs:
+        return None
+    owns, others = (np.min(programs, axis=0) for programs in zip(*pairs, strict=True))
+    return Cost(float(owns.min()), float(others.min()), len(pairs), (others - owns).tolist())

@@ -15,6 +15,9 @@ TUNED, SEARCHED, TEMPLATE = "tuning database", "short search", "template"
 UNTUNED, PREDICTED = "no schedule", "predicted"
 """Origins of a latency."""
 
+TURNS = 3
+"""Number of times that compared programs are measured, in turns."""
+
 OnProgress = Callable[[str, float], None]
 """Receives the name of a finished task, and the finished share of all tasks in [0, 1]."""
 
@@ -45,6 +48,16 @@ class LatencySource(ABC):
     checkpoint: str
     """Name of the cost model that predicts the latencies; "" if a device measures them."""
 
+    @property
+    def disturbed(self) -> bool:
+        """Whether other work of the machine disturbed a measurement, of this run or one that it continues."""
+        return False
+
+    @property
+    def just_disturbed(self) -> bool:
+        """Whether other work disturbed the latest call of `turns_s`."""
+        return False
+
     @abstractmethod
     def best(
         self,
@@ -62,5 +75,8 @@ class LatencySource(ABC):
         """Up to `most` canonical traces of a task whose latency `best` has returned, the fastest first."""
 
     @abstractmethod
-    def latencies_s(self, programs: Sequence[TaskPrograms]) -> list[list[float]]:
-        """Seconds of each program of each task, all under the same conditions; inf for a failed program."""
+    def turns_s(self, programs: Sequence[TaskPrograms]) -> list[list[list[float]]]:
+        """Seconds of each program of each task in each turn; inf for a failed program.
+
+        In a turn, all programs follow each other. A prediction has one turn.
+        """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
 
@@ -12,6 +12,7 @@ from tvm.target import Target
 from typing_extensions import Self
 
 from ....compiler.replay import candidate_module_json
+from ....compiler.targets import is_cpu
 from ....compiler.task import Task
 from ....compiler.templates.cpu.overflow import AccumulatorOverflowError
 from ....compiler.templates.cpu.programs import template_traces
@@ -29,10 +30,21 @@ from ...starts.adapted import AdaptedStarts, ProgramAdapter
 from ...starts.configured import asked_starts
 from ...workers.searchers import hold_back
 from ...workers.workforce import Workforce
-from .latencies import SEARCHED, TEMPLATE, TUNED, UNTUNED, Latency, LatencySource, OnProgress, TaskPrograms
+from .latencies import (
+    SEARCHED,
+    TEMPLATE,
+    TUNED,
+    TURNS,
+    UNTUNED,
+    Latency,
+    LatencySource,
+    OnProgress,
+    TaskPrograms,
+)
+from .other_work import OtherWork
 
-TURNS = 3
-"""Number of times that compared programs are measured, in turns."""
+DISTURBED_FILE = "disturbed"
+"""File in the database of short searches that marks its latencies as disturbed by other work."""
 
 ADAPTED = 4
 """Programs of another task from which a search starts."""
@@ -63,6 +75,8 @@ class MeasuredLatencies(LatencySource):
     ) -> None:
         """`tuned` is the folder of the user's database, `own` the folder of the short searches' database."""
         self._target = target
+        self._here = executor.kind == "local" and is_cpu(target)
+        self._other_work = OtherWork()
         self._stack = ExitStack()
         self._workforce = Workforce(target, search, checkpoint, executor, measure, workers)
         self._stack.callback(self._workforce.close)
@@ -71,6 +85,7 @@ class MeasuredLatencies(LatencySource):
             hardware = self._workforce.hardware()
             self._tuned = self._stack.enter_context(snapshot(tuned, target, hardware))
             self._own = TuningDatabase(own, target, hardware)
+            self._disturbed_file = own / DISTURBED_FILE
         except BaseException:
             self._stack.close()
             raise
@@ -115,21 +130,31 @@ class MeasuredLatencies(LatencySource):
         source = self._tuned if self._tuned.best_latency_s(task) is not None else self._own
         return list(source.latencies_s(task, most))
 
-    def latencies_s(self, programs: Sequence[TaskPrograms]) -> list[list[float]]:
-        """See LatencySource. Each program is measured TURNS times, and its shortest repeat counts."""
+    def turns_s(self, programs: Sequence[TaskPrograms]) -> list[list[list[float]]]:
+        """See LatencySource. There are TURNS turns, and the shortest repeat of each counts."""
         self._workforce.start()
         modules = [candidate_module_json(candidate) for of in programs for candidate in of.candidates]
-        turns = [
-            self._workforce.executor.measure([MeasureJob(module, keep_built=more) for module in modules])
-            for more in [True] * (TURNS - 1) + [False]
-        ]
-        seconds = []
-        for first, *others in zip(*turns, strict=True):
-            for other in others:
-                first = first.merged_with(other)
-            seconds.append(first.latency_s)
-        left = iter(seconds)
-        return [[next(left) for _ in of.candidates] for of in programs]
+        with self._watched():
+            turns = [
+                self._workforce.executor.measure([MeasureJob(module, keep_built=more) for module in modules])
+                for more in [True] * (TURNS - 1) + [False]
+            ]
+        left = iter(zip(*turns, strict=True))
+        return [[[turn.latency_s for turn in next(left)] for _ in of.candidates] for of in programs]
+
+    @property
+    def disturbed(self) -> bool:
+        """See LatencySource."""
+        return self._other_work.ever or self._disturbed_file.exists()
+
+    @property
+    def just_disturbed(self) -> bool:
+        """See LatencySource."""
+        return self._other_work.just_now
+
+    def _watched(self) -> AbstractContextManager[None]:
+        """Watches for other work, if this machine's CPU is the device."""
+        return self._other_work.watched() if self._here else nullcontext()
 
     def _search(
         self,
@@ -162,7 +187,10 @@ class MeasuredLatencies(LatencySource):
                 around_measuring=hold_back(search, workforce.executor, workforce.searchers),
             ),
         )
-        tuner.tune(tasks)
+        with self._watched():
+            tuner.tune(tasks)
+        if self._other_work.just_now:
+            self._disturbed_file.touch()
 
     def _with_template_source(self, task: Task, latency: Latency) -> Latency:
         """The latency, with a template as its origin if a template is the fastest program."""

@@ -67,10 +67,10 @@ class PredictedLatencies(LatencySource):
         """See LatencySource."""
         return self._fastest.get(task.workload_hash, [])[:most]
 
-    def latencies_s(self, programs: Sequence[TaskPrograms]) -> list[list[float]]:
+    def turns_s(self, programs: Sequence[TaskPrograms]) -> list[list[list[float]]]:
         """See LatencySource."""
         return [
-            [float(s) for s in self._predictor.latencies_s(of.context, of.candidates)]
+            [[float(s)] for s in self._predictor.latencies_s(of.context, of.candidates)]
             if of.candidates
             else []
             for of in programs

@@ -25,7 +25,7 @@ from .content import Advice, LayerCosts, activation_advice, alignment_advice, de
 from .cost_file import KeptCosts
 from .deepening import deepened
 from .exchange import Exchange, activation_costs
-from .latencies import Latency, LatencySource
+from .latencies import TURNS, Latency, LatencySource
 from .layers import Layer, Variant
 
 
@@ -68,6 +68,7 @@ class AdviceRun:
         self._source = source
         self._progress = progress
         self._kept = kept
+        self._disturbed = False
 
     def advice(self, network: str, tasks: Sequence[Task], layers: Sequence[Layer]) -> Advice:
         """Advice on a network with these tasks; `layers` are some of them."""
@@ -82,9 +83,8 @@ class AdviceRun:
         network_s = sum(task.weight * own[task.workload_hash].seconds for task in known_tasks)
         if not network_s:
             raise NoLatencyError(
-                f"network={network}: no program of its {counted(len(tasks), 'task')} ran or was "
-                "found; try foretune "
-                "tune, which tells why"
+                f"network={network}: no program of its {counted(len(tasks), 'task')} ran or was found; try "
+                "foretune tune, which tells why"
             )
         costs = self._activation_costs([layer for layer in layers if layer.variant.activation != NONE])
         return Advice(
@@ -104,6 +104,7 @@ class AdviceRun:
             layer_costs=costs,
             aligned=alignment_advice(widened, known, network_s),
             deeper=deepening_advice(added, known, network_s),
+            disturbed=self._disturbed or self._source.disturbed,
         )
 
     def _widened(self, layers: Sequence[Layer], unit: int) -> list[tuple[Layer, Aligned, Task]]:
@@ -149,15 +150,17 @@ class AdviceRun:
             costs = kept.costs(known_by, names)
             if costs is None and traces:
                 costs = activation_costs(layer, names, traces, exchange, self._source)
-                kept.keep(known_by, names, costs)
+                kept.keep(known_by, names, costs, self._source.just_disturbed)
+            self._disturbed |= kept.is_disturbed(known_by)
             found.append(layer_costs(layer, costs or {}))
             self._progress.update(bar, description=f"activations: {layer.of_network.name}", advance=1)
         self._progress.update(bar, description="activations")
         return [one for one in found if one is not None]
 
     def _conditions(self) -> dict[str, object]:
-        """Target and device. The costs of activations depend on them, in addition to the programs."""
-        return {"target": target_to_json(self._target), "hardware": self._hardware.hardware_id}
+        """Target, device and turns. The costs of activations depend on them and on the programs."""
+        device = {"target": target_to_json(self._target), "hardware": self._hardware.hardware_id}
+        return {**device, "turns": TURNS}
 
 
 def _added(layers: Sequence[Layer]) -> list[tuple[Layer, Variant, Task]]:

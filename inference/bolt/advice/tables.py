@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import accumulate
 
 from ....page import Fact, Table, columns
 from ....wording import MISSING, listed, milliseconds, part_of, signed_ms, significant
 from .activations import APART, NONE
-from .content import Advice, AlignmentAdvice
+from .content import ActivationAdvice, Advice, AlignmentAdvice
+
+DISTURBED = "timing disturbed"
+
+
+def banner(advice: Advice) -> str:
+    """A warning if other work of the machine disturbed the timing; otherwise empty."""
+    if not advice.disturbed:
+        return ""
+    return (
+        "Other work of the machine disturbed the timing. No saving is claimed. When the machine is quiet, "
+        "delete the output folder, which keeps the measurements, and repeat the command."
+    )
 
 
 def facts(advice: Advice) -> list[Fact]:
     """Key figures."""
     verb = "measured" if advice.measured else f"predicted by {advice.checkpoint}"
+    verb += " while other work ran" if advice.disturbed else ""
     found = [
         Fact(
             "Network",
@@ -24,24 +38,14 @@ def facts(advice: Advice) -> list[Fact]:
     now = [one for one in advice.activations if one.calls]
     others = [one for one in advice.activations if one.name != NONE and not one.calls and one.everywhere]
     if now and others:
-        best = others[0]
-        found.append(
-            Fact(
-                f"All {words(best.name)}",
-                f"{signed_ms(best.extra_s)} ms",
-                f"{best.share:+.1%} of the network; the cheapest activation that it does not have",
-                good=best.extra_s <= 0,
-            )
-        )
+        found.append(_cheapest(others[0], advice.disturbed))
     if advice.aligned:
         saved_s = sum(one.saved_s for one in best_directions(advice) if one.saved_s > 0)
-        found.append(
-            Fact(
-                "Aligned widths",
-                milliseconds(saved_s),
-                f"saved at most, by multiples of {advice.alignment}",
-            )
-        )
+        detail = f"saved at most, by multiples of {advice.alignment}"
+        if advice.disturbed:
+            found.append(Fact("Aligned widths", DISTURBED, f"{milliseconds(saved_s)} {detail}; not claimed"))
+        else:
+            found.append(Fact("Aligned widths", milliseconds(saved_s), detail))
     if advice.deeper:
         free = advice.free
         found.append(
@@ -52,6 +56,19 @@ def facts(advice: Advice) -> list[Fact]:
             )
         )
     return found
+
+
+def _cheapest(one: ActivationAdvice, disturbed: bool) -> Fact:
+    """The cheapest activation that the network does not have."""
+    label, change = f"All {words(one.name)}", f"{signed_ms(one.extra_s)} ms"
+    share = f"{one.share:+.1%} of the network"
+    if disturbed:
+        return Fact(label, DISTURBED, f"{change}, {share}; not claimed")
+    if not one.clear:
+        differ = f"the turns of the measurement differ by {milliseconds(one.noise_s)}"
+        return Fact(label, "no clear difference", f"{change}, {share}, and {differ}")
+    detail = f"{share}; the cheapest activation that it does not have"
+    return Fact(label, change, detail, good=one.extra_s <= 0)
 
 
 def best_directions(advice: Advice) -> list[AlignmentAdvice]:
@@ -74,6 +91,7 @@ def _activations(advice: Advice) -> Table:
             f"{one.calls}" if one.calls else MISSING,
             signed_ms(one.extra_s) if one.layers else MISSING,
             f"{one.share:+.2%}" if one.layers else MISSING,
+            significant(one.noise_s * 1e3) if one.noise_s else MISSING,
             f"{one.layers} of {one.of}",
         ]
         for one in advice.activations
@@ -82,11 +100,16 @@ def _activations(advice: Advice) -> Table:
         "Time that one run of the network takes in addition with the activation in every layer that has one "
         "now. The programs of each layer stay the same, followed by the other activation."
     )
+    if any(one.noise_s for one in advice.activations):
+        note += (
+            " Noise is the difference between the turns of the measurement; a smaller change is not clear."
+        )
     if any(one.name in APART for one in advice.activations):
         names = listed([words(name) for name in APART])
         note += f" As a fused step: {names}. An import from PyTorch runs them apart, at a higher cost."
-    heads = ("Activation", "Calls now", "Takes ms", "Share", "Layers compared")
-    return Table("Activations", columns(*heads), rows, note)
+    heads = columns("Activation", "Calls now", "Takes ms", "Share", "Noise ms", "Layers compared")
+    heads[4] = replace(heads[4], optional=True)
+    return Table("Activations", heads, rows, note)
 
 
 def _alignment(advice: Advice) -> Table:

@@ -13,11 +13,11 @@ from rich.console import Console
 
 from ....figures import AFTER, BEFORE, HALF, INK, PEER, canvas, fragment, name_rows
 from ....page import Facts, Page, Plot, Plots, Text, to_html
-from ....terminal import print_facts, print_table
+from ....terminal import print_facts, print_table, say
 from ....wording import listed, part_of, target_words, verb
 from ...database.folder import write_whole
 from .content import Advice
-from .tables import facts, sections, words
+from .tables import banner, facts, sections, words
 
 
 def write_advice(advice: Advice, folder: Path) -> list[Path]:
@@ -41,6 +41,7 @@ def advice_page(advice: Advice) -> Page:
             *sections(advice),
             Text("How to read it", list(method(advice))),
         ],
+        banner(advice),
     )
 
 
@@ -74,6 +75,8 @@ def print_advice(advice: Advice, console: Console) -> None:
         title = f"{table.title}: {advice.network} on {advice.hardware}"
         print_table(replace(table, title=title), console, explained=True)
     print_facts(facts(advice), console)
+    if warning := banner(advice):
+        say(console, warning, "yellow")
 
 
 _MOST_BARS = 16
@@ -93,7 +96,11 @@ def _activations(advice: Advice) -> Plot | None:
         axes = figure.subplots()
         places = np.arange(len(shown))
         colours = [BEFORE if one.calls else AFTER for one in shown]
-        axes.barh(places, [100 * one.share for one in shown], color=colours, height=0.62)
+        shares = [100 * one.share for one in shown]
+        axes.barh(places, shares, color=colours, height=0.62)
+        if any(one.noise_s for one in shown):
+            noise = [100 * one.noise_s / advice.network_s for one in shown]
+            axes.errorbar(shares, places, xerr=noise, fmt="none", ecolor=INK, elinewidth=1.2)
         name_rows(axes, [words(one.name) for one in shown])
         axes.axvline(0, color=INK, linewidth=0.8)
         axes.set_xlabel("change of the network's latency, %")
@@ -101,6 +108,8 @@ def _activations(advice: Advice) -> Plot | None:
             "The network with one activation in every layer that has one now. Grey bars are activations that "
             "some or all of its layers have."
         )
+        if any(one.noise_s for one in shown):
+            caption += " Where a line crosses 0, the turns of the measurement differ by more."
         return Plot("Activations", caption, (fragment(figure, "activations", caption),))
 
 

@@ -68,7 +68,7 @@ def test_any_other_input_is_copied_into_one_aligned_buffer(array: Any) -> None:
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ([], r"0 inputs given, 1 expected: image: float32 \[4, 6\]"),
+        ([], r"no inputs given, 1 expected: image: float32 \[4, 6\]"),
         ([placed(0)] * 2, "2 inputs given, 1 expected"),
         ([np.zeros((4, 5), np.float32)], r"image: float32 \[4, 5\] given, float32 \[4, 6\] expected"),
         ([np.zeros((4, 6))], r"image: float64 \[4, 6\] given, float32 \[4, 6\] expected"),

@@ -91,7 +91,7 @@ def test_a_failing_rival_is_a_row_and_the_comparison_goes_on(
         "dying later": "exited with code 3",
         "raising": "no such operator: doubling",
     }
-    assert rows["tripling"].error.startswith("other outputs: they differ by up to")
+    assert rows["tripling"].error.startswith("other outputs: output 0 differs from the original's by up to")
     for name in (TUNED, UNTUNED, "doubling"):
         row = rows[name]
         assert row.own_process and len(row.samples_s) >= 1 and row.min_s == min(row.samples_s)

@@ -82,6 +82,7 @@ def test_elements_that_are_not_a_number_agree_in_their_places() -> None:
     for output in ([1.0, np.nan], [1.0, 1.0], [np.nan, np.nan]):
         check = compare_outputs(reference, [np.array(output)])
         assert not check.agrees and check.max_abs_difference == np.inf
+    assert check.describe() == "output 0 differs from the original's (nan instead of 1 at [1])"
 
 
 def test_a_difference_is_described_with_its_place() -> None:

@@ -34,6 +34,13 @@ def test_a_report_of_before_the_counts_tells_what_it_knows() -> None:
     assert line.detail == "512 scored, 1 failed"
 
 
+def test_counts_of_zero_are_left_out() -> None:
+    counts = {**SEARCHED, "candidates_rejected": {}, "candidates_measured": 0, "candidates_failed": 0}
+    lists: dict[str, list[float]] = {"predicted_scores": [], "measured_latencies_s": []}
+    (line,) = coverage_facts([make_task(**{**counts, **lists, "candidates_drafted": 0, "failures": {}})])
+    assert (line.value, line.detail) == ("none measured", "30 tried, 20 proposed, 512 scored")
+
+
 def test_a_run_without_a_search_has_no_line() -> None:
     assert coverage_facts(NO_DATA.tasks) == []
     idle = make_task(candidates_measured=0, candidates_failed=0, predicted_scores=[], measured_latencies_s=[])

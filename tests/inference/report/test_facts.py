@@ -104,6 +104,7 @@ def test_facts_where_nothing_was_compared() -> None:
 def test_wrong_outputs_are_told() -> None:
     (outputs,) = [fact for fact in facts(make_result(max_abs_difference=math.nan)) if fact.label == "Outputs"]
     assert (outputs.value, outputs.good) == ("differ", False)
+    assert outputs.detail == "difference not finite, tolerance 1.0e-03"
 
 
 def test_compared_inputs_and_unchecked_outputs_are_told() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,6 +80,20 @@ def test_the_task_table_tells_the_share_of_the_peak() -> None:
     assert _of_peak(make_result()) == ["-", "-", "-"]
     unknown = make_task(untuned_latency_s=None, tuned_latency_s=None)
     assert _of_peak(make_result(tasks=[unknown], peak_gflops=200.0)) == ["-", "-"]
+
+
+def test_a_peak_below_the_rate_of_a_task_is_said_to_be_disturbed_and_not_used() -> None:
+    """0.2 GFLOP in 2 ms are 100 GFLOP/s."""
+    disturbed = make_result(peak_gflops=80.0, contestants=[make_contestant(TUNED, 0.006)])
+    assert _of_peak(disturbed) == ["-", "-", "-"]
+    table = tasks_table(disturbed)
+    assert "Of peak" not in [table.columns[number].title for number in table.shown]
+    assert "Of peak" not in table.note
+    assert time_notes(disturbed) == [
+        "1 task runs faster than the cores' measured peak of 80.0 GFLOP/s: other work disturbed its "
+        "measurement, so no share of it is given."
+    ]
+    assert _of_peak(replace(disturbed, peak_gflops=98.0))[0] == "102%"  # both are measured
 
 
 def _of_peak(result: TuneResult) -> list[str]:

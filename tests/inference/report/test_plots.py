@@ -22,6 +22,9 @@ def test_a_comparison_run_is_drawn_and_told_beside_the_run() -> None:
         "this run reached that after 6.0 s (10.0x less time)."
     )
     assert "stock MetaSchedule" in curve.panels[0]
+    early = ComparisonRun("early", [(4.0, 0.020)])
+    (curve,) = (plot for plot in plots(make_result(comparison_runs=[early])) if plot.title == "Tuning curve")
+    assert curve.caption.endswith("early reached 20.0 ms after 4.0 s; this run reached that after 6.0 s.")
     better = ComparisonRun("other", [(30.0, 0.001)])
     (curve,) = (plot for plot in plots(make_result(comparison_runs=[better])) if plot.title == "Tuning curve")
     assert curve.caption.endswith("other reached 1.00 ms after 30.0 s.")

@@ -46,7 +46,7 @@ def test_a_faster_template_takes_the_place_of_all_its_calls() -> None:
     assert all(left[result.workload_hash] == result.weight for result in others)
     assert (joined.name, joined.operator, joined.weight) == ("fused_attention", "attention", 1)
     assert joined.tuned_latency_s == 1e-6
-    assert joined.template == "attention in blocks of 16x16, 1 warps, 2 stages"
+    assert joined.template == "attention in blocks of 16x16, 1 warp, 2 stages"
     assert joined.untuned_latency_s == pytest.approx(calls * 0.010)
     assert joined.flops == pytest.approx(calls * 2e8)
 

@@ -160,6 +160,32 @@ def test_the_page_is_whole_needs_nothing_else_and_escapes_names(store):
     assert not any(colour in text for colour in CSS_VARIABLES)
 
 
+def rates_plot(store):
+    (plot,) = (plot for plot in plots(read_overview(store)) if plot.title == "Rates of the best programs")
+    return plot
+
+
+def test_a_peak_below_a_measured_rate_is_said_to_be_too_low_and_not_drawn(store):
+    """The device's peak is 100 GFLOP/s; 1 MFLOP in 8 us is 125 GFLOP/s."""
+    quiet = rates_plot(store)
+    assert quiet.caption.endswith("a dashed line marks the float32 peak of the device, 100.")
+    assert "stroke-dasharray" in quiet.panels[0]
+    # a program of float16 may be faster
+    assert not any("too low" in line for line in limits(read_overview(store)))
+    with store.writing():
+        store.append_tasks([replace(task_row("t3"), settings='{"dtype": "float32"}')])
+        store.append_records([record(5, (8e-6,), task="t3")])
+    disturbed = rates_plot(store)
+    assert disturbed.caption.endswith(
+        "The measured peak of Some CPU, 100 GFLOP/s, is too low, since 1 task runs faster: its measurement "
+        "was disturbed, or PyTorch's matrix product is slow on the device."
+    )
+    assert "stroke-dasharray" not in disturbed.panels[0]
+    overview = read_overview(store)
+    assert cells(overview, "Devices")[0][3] == "100, too low"
+    assert any("which are computed with it, may exceed 1" in line for line in limits(overview))
+
+
 def test_the_markdown_tells_the_same(store):
     path = write_datasheet(store)
     assert path == store.folder / "datasheet.md"

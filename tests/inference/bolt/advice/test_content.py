@@ -23,7 +23,10 @@ from support.advice import CONV, layer
 def costs(name: str, weight: int, **extra_ms: float) -> LayerCosts:
     """A layer of 1 ms with its own activation."""
     extra_s = {activation: ms * 1e-3 for activation, ms in extra_ms.items()}
-    return LayerCosts("conv", "conv", weight, name, 1e-3, {name: 0.0, **extra_s})
+    turns_s = {activation: [seconds, 1.5 * seconds] for activation, seconds in extra_s.items()}
+    return LayerCosts(
+        "conv", "conv", weight, name, 1e-3, {name: 0.0, **extra_s}, {name: [0.0, 0.0], **turns_s}
+    )
 
 
 def test_an_activation_counts_each_call_of_each_layer() -> None:
@@ -50,11 +53,24 @@ def test_the_networks_own_activations_are_listed_unasked() -> None:
 
 def test_costs_of_a_layer_are_differences_to_the_same_programs() -> None:
     one = layer(weight=2, name="conv_a")
-    found = layer_costs(one, {"relu": Cost(4e-3, 4e-3, 3), "gelu": Cost(5e-3, 7e-3, 1)})
+    found = layer_costs(one, {"relu": Cost(4e-3, 4e-3, 3, [0.0]), "gelu": Cost(5e-3, 7e-3, 1, [2e-3])})
     assert found is not None
     assert found.extra_s == {"relu": 0.0, "gelu": pytest.approx(2e-3)}  # not 3e-3: another program is 4e-3
     assert (found.task, found.weight, found.activation, found.own_s) == ("conv_a", 2, "relu", 4e-3)
-    assert layer_costs(one, {"gelu": Cost(5e-3, 7e-3, 1)}) is None
+    assert layer_costs(one, {"gelu": Cost(5e-3, 7e-3, 1, [2e-3])}) is None
+
+
+def test_a_change_is_clear_if_it_exceeds_the_differences_between_turns() -> None:
+    steady, noisy = (
+        LayerCosts("a", "a", 2, "relu", 1e-3, {"gelu": -1e-3}, {"gelu": [-1.1e-3, -1e-3]}),
+        (LayerCosts("b", "b", 1, "relu", 1e-3, {"gelu": 0.0}, {"gelu": [1e-3, -2e-3]})),
+    )
+    (alone,) = (one for one in activation_advice(["gelu"], [steady], 1e-2) if one.name == "gelu")
+    assert alone.noise_s == pytest.approx(0.2e-3) and alone.clear
+    (both,) = (one for one in activation_advice(["gelu"], [steady, noisy], 1e-2) if one.name == "gelu")
+    # -2.2 + 1 ms in the first turn, -2 - 2 ms in the second
+    assert both.noise_s == pytest.approx(2.8e-3) and both.extra_s == pytest.approx(-2e-3)
+    assert not both.clear
 
 
 def test_alignment_saves_what_the_other_layer_takes_less() -> None:

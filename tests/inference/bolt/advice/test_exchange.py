@@ -58,21 +58,23 @@ def test_a_program_of_another_task_has_no_like(exchange: Exchange) -> None:
 
 
 def test_costs_compare_the_programs_that_run_with_both(exchange: Exchange, traces: list[str]) -> None:
-    """Latencies by program: own 5 and 3 ms, the other 6 ms and a failure."""
+    """Latencies by program in two turns: own 5 and 3 ms, the other 6 ms and a failure in the second turn."""
     other = LAYER.changed(replace(LAYER.variant, activation="gelu"))
 
     class Source(FixedLatencies):
-        def latencies_s(self, programs: Sequence[TaskPrograms]) -> list[list[float]]:
+        def turns_s(self, programs: Sequence[TaskPrograms]) -> list[list[list[float]]]:
             assert [of.task.workload_hash for of in programs] == [
                 LAYER.task.workload_hash,
                 other.workload_hash,
             ]
             assert [len(of.candidates) for of in programs] == [2, 2]
-            return [[5e-3, 3e-3], [6e-3, math.inf]]
+            return [[[5e-3, 5.5e-3], [3e-3, 3e-3]], [[8e-3, 6e-3], [7e-3, math.inf]]]
 
     costs = activation_costs(LAYER, ["gelu", "relu"], traces, exchange, Source(_nothing))
     assert (costs["relu"].own_s, costs["relu"].other_s, costs["relu"].programs) == (3e-3, 3e-3, 2)
     assert (costs["gelu"].own_s, costs["gelu"].other_s, costs["gelu"].programs) == (5e-3, 6e-3, 1)
+    assert costs["relu"].turns_s == [0.0, 0.0]
+    assert costs["gelu"].turns_s == pytest.approx([3e-3, 0.5e-3])
 
 
 def test_an_activation_that_never_runs_has_no_cost(exchange: Exchange, traces: list[str]) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from foretune.compiler.tvm_compat import parse_target
+from foretune.inference.bolt.advice import run as run_module
+from foretune.inference.bolt.advice.exchange import Cost
 from foretune.inference.bolt.advice.latencies import SEARCHED, UNTUNED, Latency
 from foretune.inference.bolt.advice.measured import known_latency
 from foretune.inference.bolt.advice.run import AdviceRun, Asked, NoLatencyError
@@ -57,3 +60,31 @@ def test_an_advice_without_a_latency_is_an_error(tmp_path: Path) -> None:
     run = AdviceRun(asked, TARGET, HARDWARE, Nothing(lambda task: 1.0), Progress(), tmp_path / "kept")
     with pytest.raises(NoLatencyError, match="network=net: no program of its 1 task ran"):
         run.advice("net", [TASK], [layer(CONV)])
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_an_advice_from_a_disturbed_source_says_so(tmp_path: Path, busy: bool) -> None:
+    class Source(FixedLatencies):
+        @property
+        def disturbed(self) -> bool:
+            return busy
+
+    asked = Asked(("relu",), None, 0.01, 1, 6000)
+    run = AdviceRun(asked, TARGET, HARDWARE, Source(lambda task: 1.0), Progress(), tmp_path / "kept")
+    assert run.advice("net", [TASK], [layer(CONV)]).disturbed == busy
+
+
+def test_costs_that_were_measured_under_other_work_stay_marked(tmp_path: Path, monkeypatch: Any) -> None:
+    """A run that continues on a quiet machine reads them from the file."""
+
+    class Source(FixedLatencies):
+        just_disturbed = True  # type: ignore[assignment]
+
+    source = Source(lambda task: 1.0, {TASK.workload_hash: ["a trace"]})
+    costs = {"relu": Cost(1.0, 1.0, 1, [0.0])}
+    monkeypatch.setattr(run_module, "activation_costs", lambda *_: costs)
+    asked = Asked(("relu",), None, 0.01, 1, 6000)
+    for just_disturbed in (True, False):
+        monkeypatch.setattr(Source, "just_disturbed", just_disturbed)
+        run = AdviceRun(asked, TARGET, HARDWARE, source, Progress(), tmp_path / "kept")
+        assert run.advice("net", [TASK], [layer(CONV)]).disturbed

@@ -17,10 +17,11 @@ from support.made_up_advice import ADVICE
 
 def test_tables_tell_seconds_and_shares() -> None:
     activations, alignment, deepening = sections(ADVICE)
-    assert list(activations.rows[1]) == ["relu6", "-", "-0.100", "-1.00%", "2 of 2"]
+    shown = [activations.rows[1][number] for number in activations.shown]
+    assert shown == ["relu6", "-", "-0.100", "-1.00%", "2 of 2"]
     assert activations.rows[0][0] == "no activation"
     assert list(activations.rows[2])[1:3] == ["4", "+0"]
-    assert list(activations.rows[3])[2:] == ["-", "-", "0 of 2"]
+    assert list(activations.rows[3])[2:] == ["-", "-", "-", "0 of 2"]
     assert "softplus" in activations.note
     assert list(alignment.rows[0]) == [
         *("conv2d a", "2", "in 40>48, out 24>32", "2.00", "1.50", "-0.500", "-5.00%"),
@@ -42,6 +43,34 @@ def test_key_figures() -> None:
     assert facts(predicted)[0].detail.endswith("predicted by cpu-latency")
 
 
+def test_no_saving_is_claimed_from_a_disturbed_timing() -> None:
+    disturbed = replace(ADVICE, disturbed=True)
+    found = {fact.label: fact for fact in facts(disturbed)}
+    for label in ("All relu6", "Aligned widths"):
+        assert (found[label].value, found[label].good) == ("timing disturbed", None)
+        assert found[label].detail.endswith("not claimed")
+    assert found["Network"].detail == "4 of 5 tasks, measured while other work ran"
+    assert advice_page(disturbed).banner.startswith("Other work of the machine disturbed the timing.")
+    assert advice_page(ADVICE).banner == ""
+    console = Console(width=120, file=io.StringIO())
+    print_advice(disturbed, console)
+    assert "No saving is claimed." in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_change_below_the_noise_is_no_clear_difference() -> None:
+    activations = [replace(one, noise_s=0.3e-3) for one in ADVICE.activations]
+    noisy = replace(ADVICE, activations=activations)
+    (fact,) = (fact for fact in facts(noisy) if fact.label == "All relu6")
+    assert (fact.value, fact.good) == ("no clear difference", None)
+    assert fact.detail == (
+        "-0.100 ms, -1.0% of the network, and the turns of the measurement differ by 0.300 ms"
+    )
+    table = sections(noisy)[0]
+    assert [table.rows[1][number] for number in table.shown] == [
+        *("relu6", "-", "-0.100", "-1.00%", "0.300", "2 of 2"),
+    ]
+
+
 def test_the_terminal_has_all_tables() -> None:
     console = Console(width=120, file=io.StringIO())
     print_advice(ADVICE, console)
@@ -57,7 +86,8 @@ def test_a_narrow_terminal_shows_all_numbers() -> None:
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     for section in sections(ADVICE):
         for row in section.rows:
-            assert any(all(cell in line for cell in row[1:]) for line in lines), row
+            cells = [row[number] for number in section.shown[1:]]
+            assert any(all(cell in line for cell in cells) for line in lines), row
 
 
 def test_files(tmp_path: Path) -> None:
