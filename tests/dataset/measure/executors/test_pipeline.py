@@ -12,7 +12,7 @@ import pytest
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.hardware import named_hardware
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerStartError
-from foretune.dataset.measure.executors import pipeline as pipeline_module
+from foretune.dataset.measure.executors import stages
 from foretune.dataset.measure.executors.pipeline import Pipeline
 from foretune.dataset.measure.machine_errors import BatchEndedError, DevicesLostError
 from foretune.dataset.measure.worker.process import WorkerSpec
@@ -117,7 +117,7 @@ def test_what_is_kept_is_built_once(two_devices):
 
 
 def test_libraries_that_are_not_kept_any_more_leave_the_disk(monkeypatch):
-    monkeypatch.setattr(pipeline_module, "LIBRARIES_KEPT", 1)
+    monkeypatch.setattr(stages, "LIBRARIES_KEPT", 1)
     with pipeline(compilers=2) as executor:
         folder = executor._folder.path
         jobs = [job(program, keep_built=True) for program in (Doubled, DoubledInTiles, Tripled)]
