@@ -19,7 +19,8 @@ from ..compiler.task import Task
 from ..compiler.tvm_compat import NoEntryError, entry_function, parse_target
 from ..dataset.measure import ExecutorConfig, MeasureConfig, make_executor
 from ..models.checkpoints.shipped import AUTO
-from .database.tuning_database import TuningDatabase, folder_of, turn_in
+from .database.tuning_database import TuningDatabase, folder_of
+from .database.turns import turn_in
 from .planners.assembly import reuse_of_run
 from .run.config import TuneConfig
 from .run.result import TaskResult, TuneResult

@@ -15,11 +15,9 @@ from __future__ import annotations
 import json
 import math
 import statistics
-import time
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +27,6 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from ...compiler.described_task import described_task
-from ...compiler.host.locks import locked
 from ...compiler.replay import trace_to_json
 from ...compiler.task import Task
 from ...compiler.tvm_compat import target_to_json
@@ -56,9 +53,6 @@ from .folder import (
 from .schedule_lines import ScheduleLines, database_of, record_content
 from .tuning_notes import NOTES_FILE, TuningNotes
 
-_TURN_FILE = ".turn"
-"""File that a run locks while it tunes into the folder."""
-
 
 class MissingScheduleError(UserError, LookupError):
     """A task has no schedule in a database, and the settings rule out a search for one."""
@@ -67,27 +61,6 @@ class MissingScheduleError(UserError, LookupError):
 def folder_of(root: Path, target: Target, hardware: Hardware) -> Path:
     """Folder for a target and device under `root`."""
     return root / database_folder_name(target_to_json(target), hardware.hardware_id)
-
-
-@contextmanager
-def turn_in(folder: Path, say: Callable[[str], None]) -> Iterator[float]:
-    """Lets no other process tune into a folder during the block; open its database in the block.
-
-    If one does, calls `say` and waits for its end, so that its measurements are not repeated and not
-    disturbed. Yields the seconds of the wait.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
-
-    def wait(holder: str) -> None:
-        say(
-            f"database={folder.parent}: another run ({holder}) is tuning into {folder.name}; this one waits for "
-            "its end and continues from its results. It would not wait with another database=, or with "
-            "require_database=true"
-        )
-
-    with locked(folder / _TURN_FILE, wait):
-        yield time.monotonic() - began
 
 
 class TuningDatabase:

@@ -25,8 +25,9 @@ from ...progress import job_progress
 from ...terminal import say
 from ...wording import counted, part_of, verb
 from ..database.predicted_schedules import PredictedSchedules
-from ..database.tuning_database import TuningDatabase, folder_of, turn_in
+from ..database.tuning_database import TuningDatabase, folder_of
 from ..database.tuning_notes import RunNote
+from ..database.turns import turn_in
 from ..deploy.compile import how_to_run
 from ..planners.assembly import reuse_of_run
 from ..planners.base import TaskPlanner

@@ -84,7 +84,7 @@ def fit(
 
 @contextmanager
 def keyboard_interrupts() -> Iterator[None]:
-    """Raises KeyboardInterrupt if Lightning was interrupted, which otherwise ends the process with status 1."""
+    """Raises KeyboardInterrupt if Lightning was interrupted, which would end the process with status 1."""
     try:
         yield
     except SystemExit as end:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from foretune.compiler.tvm_compat import parse_target
+from foretune.dataset.generation.testbed import check_measurement
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerPool
 from foretune.dataset.measure.job import MeasureConfigError
 from foretune.dataset.measure.machine_errors import DevicesLostError
@@ -20,6 +21,7 @@ from support.programs import (
     Doubled,
     DoubledInPart,
     DoubledInTiles,
+    KillsItself,
     Segfaults,
     Sleeps,
     Tripled,
@@ -110,6 +112,53 @@ def test_killed_workers_are_replaced_and_no_candidate_is_blamed(pool):
     outcomes = pool.measure([kept, *(job(Doubled) for _ in range(3))])
     assert [outcome.failure for outcome in outcomes] == [None] * 4
     assert not set(before) & set(pool.worker_pids)
+
+
+@pytest.fixture
+def kill_at(monkeypatch):
+    """Kills workers that get one of these operations, once each."""
+
+    def kill_at(*operations):
+        left = list(operations)
+        send = WorkerProcess.send
+
+        def killing(worker, message):
+            if message.get("op") in left:
+                left.remove(message["op"])
+                os.kill(worker.process.pid, signal.SIGKILL)
+            send(worker, message)
+
+        monkeypatch.setattr(WorkerProcess, "send", killing)
+        return left
+
+    return kill_at
+
+
+def test_the_work_of_a_killed_worker_is_repeated(pool, kill_at):
+    left = kill_at("reference", "build", "run")
+    reference = DoubledInTiles  # which no other test runs
+    outcomes = pool.measure([checked(Doubled, reference=reference), job(Doubled)])
+    assert left == []
+    assert [outcome.failure for outcome in outcomes] == [None] * 2
+    assert not outcomes[0].unchecked
+
+
+def test_the_self_check_survives_a_killed_worker(pool, kill_at):
+    left = kill_at("build", "run")
+    check_measurement(pool, TARGET)
+    assert left == []
+
+
+def test_a_program_that_has_its_worker_killed_is_a_failure_and_alone_an_error(pool):
+    good, bad = job(Doubled), job(KillsItself)
+    outcomes = pool.measure([good, bad, good])
+    assert [outcome.failure for outcome in outcomes] == [None, FailureKind.WORKER_DIED, None]
+    assert outcomes[1].message == "killed by signal 9, probably out of memory"
+    told = (
+        "3 times in a row; free some memory, or add workers=1, which needs less: the same command continues"
+    )
+    with pytest.raises(DevicesLostError, match=f"^measuring process: .*{told}"):
+        pool.measure([bad])
 
 
 def test_a_worker_outlives_the_thread_that_replaced_it(pool):
