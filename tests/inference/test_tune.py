@@ -24,9 +24,10 @@ from foretune.inference.tune import run
 from hydra import compose, initialize_config_module
 from rich.console import Console
 from support.checkpoints import random_checkpoint
-from support.forked_commands import ForkedCommands
 from support.locks import held_by_another_process
 from support.results import make_task
+
+from benchmarks.forked_commands import ForkedCommands
 
 NETWORK = "tiny_network:Tiny"
 TINY = """
