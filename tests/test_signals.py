@@ -17,8 +17,8 @@ import signal, sys, time
 from foretune.errors import exits_cleanly
 from foretune.signals import signals_interrupt
 with signals_interrupt(), exits_cleanly():
-    print("begun", flush=True)
     try:
+        print("begun", flush=True)
         time.sleep(60)
     finally:
         print("kept", flush=True)
@@ -30,9 +30,13 @@ with signals_interrupt(), exits_cleanly():
 )
 def test_a_signal_ends_a_command_as_ctrl_c_does(number, status):
     process = subprocess.Popen(
-        [sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )  # fmt: skip
+        [sys.executable, "-c", COMMAND],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Tests that run in the background of a shell ignore Ctrl-C, and their processes inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     assert process.stdout is not None and process.stdout.readline() == "begun\n"
     process.send_signal(number)
     output, errors = process.communicate(timeout=30)

@@ -27,6 +27,7 @@ thread.join()
 if stopped:
     process.wait_until_tied()
     os.kill(process.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
 print(process.pid, flush=True)
 time.sleep(60)
 """
