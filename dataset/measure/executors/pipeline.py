@@ -261,7 +261,7 @@ class Pipeline:
     def _is_repeated(self, worker: StageWorker, item: WorkItem, lost: WorkerLostError) -> bool:
         """Queue the item of a killed process again, unless that happened too often."""
         try:
-            self._losses.killed(lost)
+            self._losses.killed(lost, id(item))
         except WorkersKilledError as error:
             self._fail_all(error)
             return True

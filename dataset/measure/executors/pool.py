@@ -90,7 +90,7 @@ class WorkerPool:
         # By content key of the module or reference, least recently used first.
         self._kept: OrderedDict[str, WorkerProcess] = OrderedDict()
         self._expected: OrderedDict[str, Path | None] = OrderedDict()  # None for a reference that failed
-        self._losses = Losses()
+        self._losses, self._run_losses = Losses(), Losses()
         self._workers = [self._start() for _ in range(workers or available_cores())]
 
     def __enter__(self) -> WorkerPool:
@@ -149,7 +149,8 @@ class WorkerPool:
                 self._make_references(pending)
                 built = self._build(pending, outcomes)
                 with self.timing_context():
-                    for number, (worker, build_s) in built.items():
+                    # Programs whose worker was killed come last: they may kill the next one, too.
+                    for number, (worker, build_s) in sorted(built.items(), key=lambda one: kills[one[0]]):
                         if worker not in self._workers:
                             continue  # its worker was just replaced: build again in the next round
                         job = jobs[number]
@@ -237,7 +238,8 @@ class WorkerPool:
                 for slot, key, answer in self._received(in_flight):
                     del in_flight[slot]
                     if answer.gone is not None:
-                        self._lose(slot, answer.gone)
+                        self._replace(slot)
+                        self._losses.killed(answer.gone, key)
                         if answer.gone.killed and kills[key] < KILLS_ALLOWED:
                             kills[key] += 1
                             again.append(key)
@@ -277,11 +279,6 @@ class WorkerPool:
                 answer = _Answer(worker, {}, gone)
             yield slot, key, answer
 
-    def _lose(self, slot: int, gone: WorkerLostError) -> None:
-        """Replace a lost worker; raises WorkersKilledError if too many were killed."""
-        self._replace(slot)
-        self._losses.killed(gone)
-
     def _run(
         self, worker: WorkerProcess, number: int, job: MeasureJob, best_s: float, build_s: float
     ) -> MeasureOutcome:
@@ -301,9 +298,10 @@ class WorkerPool:
         try:
             reply = worker.receive(self.config.run_timeout_s, FailureKind.RUN_TIMEOUT)
         except WorkerLostError as gone:
-            self._lose(self._workers.index(worker), gone)
+            self._replace(self._workers.index(worker))
+            self._run_losses.killed(gone, number)
             raise
-        self._losses.answered()
+        self._run_losses.answered()
         if job.keep_built:
             self._kept[key] = worker
             self._kept.move_to_end(key)

@@ -144,12 +144,12 @@ def test_the_work_of_a_killed_worker_is_repeated(pool, kill_at):
 
 
 def test_the_self_check_survives_a_killed_worker(pool, kill_at):
-    left = kill_at("build", "run")
+    left = kill_at("build")
     check_measurement(pool, TARGET)
     assert left == []
 
 
-def test_a_program_that_has_its_worker_killed_is_a_failure_and_alone_an_error(pool):
+def test_a_program_that_has_its_worker_killed_is_a_failure_and_several_are_an_error(pool):
     good, bad = job(Doubled), job(KillsItself)
     outcomes = pool.measure([good, bad, good])
     assert [outcome.failure for outcome in outcomes] == [None, FailureKind.WORKER_DIED, None]
@@ -157,8 +157,9 @@ def test_a_program_that_has_its_worker_killed_is_a_failure_and_alone_an_error(po
     told = (
         "3 times in a row; free some memory, or add workers=1, which needs less: the same command continues"
     )
-    with pytest.raises(DevicesLostError, match=f"^measuring process: .*{told}"):
-        pool.measure([bad])
+    with pytest.raises(DevicesLostError, match=f"^measuring process: .*{told}") as lost:
+        pool.measure([bad, bad, bad])
+    assert lost.value.outcomes == [None] * 3
 
 
 def test_a_worker_outlives_the_thread_that_replaced_it(pool):

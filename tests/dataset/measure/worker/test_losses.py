@@ -41,6 +41,20 @@ def test_the_third_kill_in_a_row_is_the_last():
     losses.killed(killed())  # another try begins anew
 
 
+def test_one_request_that_kills_is_not_the_machine():
+    losses = Losses()
+    losses.answered()
+    for _ in range(5):
+        losses.killed(killed(), "bad")
+    with pytest.raises(WorkersKilledError):
+        losses.killed(killed(), "another")
+    never = Losses()  # without any answer, nobody knows
+    for _ in range(2):
+        never.killed(killed(), "first")
+    with pytest.raises(WorkersKilledError):
+        never.killed(killed(), "first")
+
+
 def test_processes_that_are_killed_together_count_once():
     losses, began = Losses(), time.monotonic()
     for _ in range(8):
