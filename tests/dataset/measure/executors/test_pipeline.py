@@ -17,6 +17,7 @@ from foretune.dataset.measure.executors.pipeline import Pipeline
 from foretune.dataset.measure.machine_errors import BatchEndedError, DevicesLostError
 from foretune.dataset.measure.worker.process import WorkerSpec
 from foretune.dataset.records.schema import FailureKind
+from support.killed_workers import kill_at
 from support.programs import (
     Aborts,
     Doubled,
@@ -106,6 +107,13 @@ def test_killed_processes_are_replaced_and_no_candidate_is_blamed(two_devices):
     outcomes = two_devices.measure([checked(DoubledInTiles, device=number % 2) for number in range(4)])
     assert [outcome.failure for outcome in outcomes] == [None] * 4
     assert not set(before) & {*two_devices.compiler_pids, *two_devices.device_pids}
+
+
+def test_the_work_of_a_killed_process_is_repeated(two_devices, monkeypatch):
+    left = kill_at(monkeypatch, "export", "time")
+    outcomes = two_devices.measure([job(Doubled), job(Doubled)])
+    assert left == []
+    assert [outcome.failure for outcome in outcomes] == [None] * 2
 
 
 def test_what_is_kept_is_built_once(two_devices):

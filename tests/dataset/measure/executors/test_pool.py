@@ -16,6 +16,7 @@ from foretune.dataset.measure.job import MeasureConfigError
 from foretune.dataset.measure.machine_errors import DevicesLostError
 from foretune.dataset.measure.worker.process import WorkerProcess, WorkerSpec
 from foretune.dataset.records.schema import FailureKind, latency_of
+from support.killed_workers import kill_at
 from support.programs import (
     Aborts,
     Doubled,
@@ -114,28 +115,8 @@ def test_killed_workers_are_replaced_and_no_candidate_is_blamed(pool):
     assert not set(before) & set(pool.worker_pids)
 
 
-@pytest.fixture
-def kill_at(monkeypatch):
-    """Kills workers that get one of these operations, once each."""
-
-    def kill_at(*operations):
-        left = list(operations)
-        send = WorkerProcess.send
-
-        def killing(worker, message):
-            if message.get("op") in left:
-                left.remove(message["op"])
-                os.kill(worker.process.pid, signal.SIGKILL)
-            send(worker, message)
-
-        monkeypatch.setattr(WorkerProcess, "send", killing)
-        return left
-
-    return kill_at
-
-
-def test_the_work_of_a_killed_worker_is_repeated(pool, kill_at):
-    left = kill_at("reference", "build", "run")
+def test_the_work_of_a_killed_worker_is_repeated(pool, monkeypatch):
+    left = kill_at(monkeypatch, "reference", "build", "run")
     reference = DoubledInTiles  # which no other test runs
     outcomes = pool.measure([checked(Doubled, reference=reference), job(Doubled)])
     assert left == []
@@ -143,8 +124,8 @@ def test_the_work_of_a_killed_worker_is_repeated(pool, kill_at):
     assert not outcomes[0].unchecked
 
 
-def test_the_self_check_survives_a_killed_worker(pool, kill_at):
-    left = kill_at("build")
+def test_the_self_check_survives_a_killed_worker(pool, monkeypatch):
+    left = kill_at(monkeypatch, "build")
     check_measurement(pool, TARGET)
     assert left == []
 
