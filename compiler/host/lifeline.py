@@ -61,6 +61,11 @@ class TiedProcess(subprocess.Popen[Any]):
                 **options,
             )
 
+    @property
+    def exists(self) -> bool:
+        """Whether the process was created."""
+        return True
+
     def wait_until_tied(self) -> None:
         """Waits until the process ends with this one; a process that is stopped earlier might outlive it."""
         self._lifeline.settimeout(_TIED_WITHIN_S)

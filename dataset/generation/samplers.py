@@ -21,7 +21,7 @@ from typing_extensions import Self
 from ...compiler.tvm_compat import NoDesignSpaceError
 from ..measure import MeasureConfig
 from ..measure.worker.losses import KILLS_ALLOWED, Losses
-from ..measure.worker.process import WorkerLostError, WorkerProcess, WorkerSpec
+from ..measure.worker.process import WorkerLostError, WorkerProcess, WorkerSpec, existing_pids
 from ..measure.worker.replaceable import ReplaceableProcess, paused
 from ..records.schema import FailureKind
 from ..sampling.programs.config import ProgramSamplingConfig
@@ -162,7 +162,7 @@ class SamplerProcesses:
 
     @property
     def pids(self) -> list[int]:
-        return [process.pid for process in self._processes]
+        return existing_pids(process.worker.current for process in self._processes)
 
     def wait_ready(self) -> None:
         for process in self._processes:
@@ -223,10 +223,6 @@ class _SamplerProcess:
         self._turn = threading.Lock()
         self._opened: set[str] = set()
         self.worker = ReplaceableProcess(lambda: WorkerProcess(spec))
-
-    @property
-    def pid(self) -> int:
-        return self.worker.pid
 
     def next_round(
         self, key: str, request: SamplingRequest, outcomes: Sequence[Sequence[Any]]

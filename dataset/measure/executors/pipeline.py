@@ -21,7 +21,7 @@ from ...records.schema import FailureKind
 from ..job import MeasureConfig, MeasureJob, MeasureOutcome, outcome_from_reply
 from ..machine_errors import BatchEndedError
 from ..worker.losses import KILLS_ALLOWED, Losses, WorkersKilledError
-from ..worker.process import WorkerLostError, WorkerSpec, WorkerStartError
+from ..worker.process import WorkerLostError, WorkerSpec, WorkerStartError, existing_pids
 from ..worker.scratch import ScratchFolder
 from . import stages
 from .pool import REFERENCE_TIMEOUT_S
@@ -87,11 +87,11 @@ class Pipeline:
 
     @property
     def compiler_pids(self) -> list[int]:
-        return [worker.process.process.pid for worker in self._compilers]
+        return existing_pids(worker.process for worker in self._compilers)
 
     @property
     def device_pids(self) -> list[int]:
-        return [worker.process.process.pid for worker in self._timers]
+        return existing_pids(worker.process for worker in self._timers)
 
     @property
     def stage_pids(self) -> dict[str, list[int]]:

@@ -22,7 +22,7 @@ from ...records.schema import FailureKind
 from ..job import MeasureConfig, MeasureJob, MeasureOutcome, outcome_from_reply
 from ..machine_errors import DevicesLostError
 from ..worker.losses import KILLS_ALLOWED, Losses
-from ..worker.process import WorkerLostError, WorkerProcess, WorkerSpec, WorkerStartError
+from ..worker.process import WorkerLostError, WorkerProcess, WorkerSpec, WorkerStartError, existing_pids
 from ..worker.roles import LIBRARIES_KEPT
 from ..worker.scratch import ScratchFolder
 
@@ -107,7 +107,7 @@ class WorkerPool:
 
     @property
     def worker_pids(self) -> list[int]:
-        return [worker.process.pid for worker in self._workers]
+        return existing_pids(self._workers)
 
     @property
     def stage_pids(self) -> dict[str, list[int]]:

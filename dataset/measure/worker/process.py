@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from multiprocessing import Pipe
 from typing import Any
 
 from tvm.target import Target
 
-from ....compiler.host.lifeline import start_tied
 from ....compiler.host.memory import out_of_memory_kills, tells_of_no_memory
+from ....compiler.host.warm import Child, start_warm
 from ....compiler.tvm_compat import target_to_json
 from ....errors import UserError
 from ...records.schema import FailureKind
@@ -77,15 +75,12 @@ class WorkerProcess:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self.started_at = time.monotonic()
         self._killed_before = out_of_memory_kills()
-        self.process = start_tied(
-            ["-m", spec.module, str(theirs.fileno())],
-            deaf=True,
+        self.process: Child = start_warm(
+            spec.module,
+            theirs.fileno(),
+            self.errors,
             without="" if spec.torch else _TORCH,
-            pass_fds=[theirs.fileno()],
-            env={**os.environ, **spec.environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # output of LLVM and of candidates
-            stderr=self.errors,
+            environment=spec.environment,
         )
         theirs.close()
         self.ready = False
@@ -177,6 +172,11 @@ class WorkerProcess:
         if now is not None and before is not None and now > before:
             return ", out of memory as the kernel says"
         return ", probably out of memory"
+
+
+def existing_pids(workers: Iterable[WorkerProcess]) -> list[int]:
+    """Process ids of the workers that exist; one that is starting may not."""
+    return [worker.process.pid for worker in workers if worker.process.exists]
 
 
 def killed_message(spec: WorkerSpec, cause: str) -> str:
