@@ -217,6 +217,7 @@ def start_warm(
     *,
     without: str = "",
     environment: Mapping[str, str] | None = None,
+    forked: bool = True,
 ) -> Child:
     """Starts `python -m module argument`. It ignores Ctrl-C, SIGTERM and SIGHUP, and ends with this process.
 
@@ -226,11 +227,12 @@ def start_warm(
         errors: file of its standard error. It has no other standard files.
         without: package that the module cannot import, or "".
         environment: variables in addition to those of this process.
+        forked: whether the process may share its imports with others.
     """
     further = dict(environment or {})
     everything = {**os.environ, **further}
     request = json.dumps({"environment": everything, "folder": str(Path.cwd())}).encode()
-    if WORKS_HERE and len(request) < MESSAGE_BYTES:
+    if forked and WORKS_HERE and len(request) < MESSAGE_BYTES:
         kind = _Kind(module, without, tuple(sorted(further.items())), os.environ.get("PYTHONPATH", ""))
         with suppress(OSError):
             return _servers().fork(kind, request, errors.fileno(), argument)

@@ -6,7 +6,6 @@ import signal
 import sys
 import threading
 import time
-from contextlib import suppress
 
 import pytest
 from foretune.compiler.tvm_compat import parse_target
@@ -17,7 +16,7 @@ from foretune.dataset.measure.executors.pipeline import Pipeline
 from foretune.dataset.measure.machine_errors import BatchEndedError, DevicesLostError
 from foretune.dataset.measure.worker.process import WorkerSpec
 from foretune.dataset.records.schema import FailureKind
-from support.killed_workers import kill_at
+from support.killed_workers import kill, kill_at
 from support.programs import (
     Aborts,
     Doubled,
@@ -101,9 +100,7 @@ def test_several_threads_measure_side_by_side(two_devices):
 def test_killed_processes_are_replaced_and_no_candidate_is_blamed(two_devices):
     before = [*two_devices.compiler_pids, *two_devices.device_pids]
     for pid in before:
-        os.kill(pid, signal.SIGKILL)
-        with suppress(ChildProcessError):  # multiprocessing has collected its status
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        kill(pid)
     outcomes = two_devices.measure([checked(DoubledInTiles, device=number % 2) for number in range(4)])
     assert [outcome.failure for outcome in outcomes] == [None] * 4
     assert not set(before) & {*two_devices.compiler_pids, *two_devices.device_pids}

@@ -2,7 +2,6 @@
 
 import math
 import os
-import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -16,7 +15,7 @@ from foretune.dataset.measure.job import MeasureConfigError
 from foretune.dataset.measure.machine_errors import DevicesLostError
 from foretune.dataset.measure.worker.process import WorkerProcess, WorkerSpec
 from foretune.dataset.records.schema import FailureKind, latency_of
-from support.killed_workers import kill_at
+from support.killed_workers import kill, kill_at
 from support.programs import (
     Aborts,
     Doubled,
@@ -108,8 +107,7 @@ def test_killed_workers_are_replaced_and_no_candidate_is_blamed(pool):
     kept = job(Doubled, keep_built=True)
     pool.measure([kept])
     for pid in before:
-        os.kill(pid, signal.SIGKILL)
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        kill(pid)
     outcomes = pool.measure([kept, *(job(Doubled) for _ in range(3))])
     assert [outcome.failure for outcome in outcomes] == [None] * 4
     assert not set(before) & set(pool.worker_pids)
@@ -173,8 +171,7 @@ def test_what_was_measured_outlives_a_worker_that_does_not_start():
 def test_a_reply_that_nobody_waits_for_answers_no_later_request():
     with WorkerPool(TARGET, CONFIG, workers=2) as pool:
         pool.measure([job(Doubled)] * 2)
-        os.kill(pool.worker_pids[1], signal.SIGKILL)
-        os.waitid(os.P_PID, pool.worker_pids[1], os.WEXITED | os.WNOWAIT)
+        kill(pool.worker_pids[1])
         start, pool._start = pool._start, no_process
         with pytest.raises(DevicesLostError):
             pool.measure([MeasureJob("no module"), job(Doubled)])  # the first worker builds the first

@@ -77,7 +77,7 @@ def test_a_crash_of_its_own_does_not_count():
 def test_the_kernel_is_asked_whether_memory_was_lacking(monkeypatch, counts, cause):
     answers = iter(counts)
     monkeypatch.setattr(process_module, "out_of_memory_kills", lambda: next(answers))
-    worker = WorkerProcess(WorkerSpec("host", SPEC.target, SPEC.config, module="foretune.no_such_module"))
+    worker = WorkerProcess(WorkerSpec("host", SPEC.target, SPEC.config))
     os.kill(worker.process.pid, signal.SIGKILL)
     with pytest.raises(WorkerLostError, match=f"^killed by signal 9, {cause}$") as lost:
         worker.receive(30, FailureKind.BUILD_TIMEOUT)
