@@ -99,7 +99,7 @@ def test_a_hanging_process_costs_its_task_alone():
         hanging, other = samplers.open(request()), samplers.open(request(16))
         real = samplers._processes[0]
         real._replace = lambda: None  # the next one hangs, too
-        os.kill(real.pid, signal.SIGSTOP)
+        os.kill(real.worker.pid, signal.SIGSTOP)
         with pytest.raises(SamplingFailedError, match="no answer within 1 s"):
             hanging.next_round()
         os.kill(real.pid, signal.SIGCONT)
