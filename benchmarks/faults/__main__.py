@@ -22,7 +22,7 @@ from ..common import (
 )
 from ..forked_commands import TUNE, ForkedCommands
 from .kinds import KINDS, planned
-from .subjects import PREPARATION, SUBJECTS, forget_training, make_inputs
+from .subjects import SUBJECTS, forget_training, make_inputs
 from .trial import Trials, environment_in
 
 IMPORTS = (*TUNE, "foretune.dataset.generate", "foretune.training.train", "benchmarks.faults.loading")
@@ -44,24 +44,26 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def prepared(commands: ForkedCommands, folder: Path, dataset: Path) -> dict[str, float]:
-    """Fills a folder, and returns the seconds of each command without a fault; a complete one is kept.
+def prepared(commands: ForkedCommands, folder: Path, dataset: Path, names: Sequence[str]) -> dict[str, float]:
+    """Fills a folder, and returns the seconds of the named commands without a fault; a complete one is kept.
 
     Raises RuntimeError if a command fails.
     """
     times = folder.with_suffix(".json")
-    if times.is_file():
-        return dict(read_json(times))
+    if times.is_file() and set(names) <= set(kept := dict(read_json(times))):
+        return kept
+    times.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "temporary").mkdir(parents=True)
     make_inputs(folder, dataset)
-    for words in PREPARATION:
+    for words in dict.fromkeys(words for name in names for words in SUBJECTS[name].preparation):
         _timed(commands, folder, words)
     forget_training(folder)
     for name in ("output.txt", "errors.txt"):
         (folder / name).unlink()
     seconds = {}
-    for name, subject in SUBJECTS.items():
+    for name in names:
+        subject = SUBJECTS[name]
         copy = folder.with_name("undisturbed")
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(folder, copy)
@@ -111,7 +113,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
                     continue
                 new += 1
                 template = runs_in / "prepared"
-                trials = trials or Trials(commands, template, prepared(commands, template, arguments.dataset))
+                if trials is None:
+                    seconds = prepared(commands, template, arguments.dataset, arguments.commands)
+                    trials = Trials(commands, template, seconds)
             made = trials
             row = kept_run(
                 path,
