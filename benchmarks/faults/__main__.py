@@ -20,12 +20,11 @@ from ..common import (
     write_json,
     write_result,
 )
-from ..forked_commands import TUNE, ForkedCommands
+from ..forked_commands import ForkedCommands
 from .kinds import KINDS, planned
 from .subjects import SUBJECTS, forget_training, make_inputs
 from .trial import Trials, environment_in
 
-IMPORTS = (*TUNE, "foretune.dataset.generate", "foretune.training.train", "benchmarks.faults.loading")
 COUNTS = ("lost", "left_running", "tracebacks", "hung", "not_continued")
 
 
@@ -103,7 +102,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     runs_in = arguments.runs_in.resolve()
     environment = {"PYTHONPATH": f"{ROOT / '.typing'}:{ROOT}"}
     rows, new, began = [], 0, time.monotonic()
-    with ForkedCommands(IMPORTS, environment) as commands:
+    imports = dict.fromkeys(name for command in arguments.commands for name in SUBJECTS[command].imports)
+    with ForkedCommands([*imports], environment) as commands:
         trials: Trials | None = None
         for fault in planned(arguments.faults, arguments.seed, arguments.commands, arguments.kinds):
             path = runs_in / f"{arguments.seed}-{fault.number:03d}.json"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..forked_commands import CLI
+from ..forked_commands import CLI, TUNE
 
 NETWORK = """
 from torch import nn
@@ -66,6 +66,8 @@ class Subject:
     """Patterns of files that a fault may damage."""
     preparation: Sequence[Sequence[str]]
     """Commands that fill the folder in which it begins."""
+    imports: Sequence[str] = TUNE
+    """Modules that a process imports before it forks the commands."""
     entry: str = CLI
     has_children: bool = False
     needs_resume: bool = False
@@ -123,10 +125,16 @@ SUBJECTS = {
         _records,
         ("generated/*.parquet", "generated/*.json"),
         ((*_GENERATE, "tasks=1"),),
+        ("foretune.dataset.generate",),
         has_children=True,
     ),
     "train": Subject(
-        _TRAIN, _epochs, ("set/*.parquet", "set/*.json", "cache/**/*.npz"), (_TRAIN,), needs_resume=True
+        _TRAIN,
+        _epochs,
+        ("set/*.parquet", "set/*.json", "cache/**/*.npz"),
+        (_TRAIN,),
+        ("foretune.training.train",),
+        needs_resume=True,
     ),
     "tune": Subject(
         (*_TUNE, "network=tiny_network:Other", "output=report"),
