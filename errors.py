@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import os
 import sys
@@ -18,6 +19,12 @@ NO_READER = 141
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 """Environment variable of Hydra's; 1 asks for tracebacks."""
+
+
+_NO_MEMORY = (
+    "out of memory; free some, or start fewer processes and smaller batches: the same command continues from "
+    "the stored results"
+)
 
 
 class UserError(Exception):
@@ -48,10 +55,22 @@ def exits_cleanly() -> Iterator[None]:
         if not _lost_reader():
             raise  # a pipe to another process
         end_without_reader()
+    except (MemoryError, OSError, RuntimeError) as error:
+        if shows_tracebacks() or not _lacks_memory(error):
+            raise
+        print(f"error: {_NO_MEMORY}", file=sys.stderr)
+        raise SystemExit(2) from error
     except KeyboardInterrupt as error:
         ended = as_interrupted(error)
         print(ended.message, file=sys.stderr)
         raise SystemExit(exit_status(ended.number)) from error
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Whether this machine had no memory left for this process."""
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    return any(words in str(error) for words in ("std::bad_alloc", "can't allocate memory"))
 
 
 def end_without_reader() -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -62,7 +63,7 @@ def sweep_one(
         ]
         with log.open("w") as written:
             process = start_tied(
-                [*tune_command(ROOT), *words],
+                [sys.executable, *tune_command(ROOT), *words],
                 cwd=scratch,
                 env=_environment(),
                 stdout=written,

@@ -20,12 +20,11 @@ from ..common import (
     write_json,
     write_result,
 )
-from ..forked_commands import TUNE, ForkedCommands
+from ..forked_commands import ForkedCommands
 from .kinds import KINDS, planned
-from .subjects import PREPARATION, SUBJECTS, forget_training, make_inputs
+from .subjects import SUBJECTS, forget_training, make_inputs
 from .trial import Trials, environment_in
 
-IMPORTS = (*TUNE, "foretune.dataset.generate", "foretune.training.train", "benchmarks.faults.loading")
 COUNTS = ("lost", "left_running", "tracebacks", "hung", "not_continued")
 
 
@@ -44,24 +43,26 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def prepared(commands: ForkedCommands, folder: Path, dataset: Path) -> dict[str, float]:
-    """Fills a folder, and returns the seconds of each command without a fault; a complete one is kept.
+def prepared(commands: ForkedCommands, folder: Path, dataset: Path, names: Sequence[str]) -> dict[str, float]:
+    """Fills a folder, and returns the seconds of the named commands without a fault; a complete one is kept.
 
     Raises RuntimeError if a command fails.
     """
     times = folder.with_suffix(".json")
-    if times.is_file():
-        return dict(read_json(times))
+    if times.is_file() and set(names) <= set(kept := dict(read_json(times))):
+        return kept
+    times.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "temporary").mkdir(parents=True)
     make_inputs(folder, dataset)
-    for words in PREPARATION:
+    for words in dict.fromkeys(words for name in names for words in SUBJECTS[name].preparation):
         _timed(commands, folder, words)
     forget_training(folder)
     for name in ("output.txt", "errors.txt"):
         (folder / name).unlink()
     seconds = {}
-    for name, subject in SUBJECTS.items():
+    for name in names:
+        subject = SUBJECTS[name]
         copy = folder.with_name("undisturbed")
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(folder, copy)
@@ -101,7 +102,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     runs_in = arguments.runs_in.resolve()
     environment = {"PYTHONPATH": f"{ROOT / '.typing'}:{ROOT}"}
     rows, new, began = [], 0, time.monotonic()
-    with ForkedCommands(IMPORTS, environment) as commands:
+    imports = dict.fromkeys(name for command in arguments.commands for name in SUBJECTS[command].imports)
+    with ForkedCommands([*imports], environment) as commands:
         trials: Trials | None = None
         for fault in planned(arguments.faults, arguments.seed, arguments.commands, arguments.kinds):
             path = runs_in / f"{arguments.seed}-{fault.number:03d}.json"
@@ -111,7 +113,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
                     continue
                 new += 1
                 template = runs_in / "prepared"
-                trials = trials or Trials(commands, template, prepared(commands, template, arguments.dataset))
+                if trials is None:
+                    seconds = prepared(commands, template, arguments.dataset, arguments.commands)
+                    trials = Trials(commands, template, seconds)
             made = trials
             row = kept_run(
                 path,

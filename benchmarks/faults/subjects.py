@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..forked_commands import CLI
+from ..forked_commands import CLI, TUNE
 
 NETWORK = """
 from torch import nn
@@ -64,6 +64,10 @@ class Subject:
     """Stored items of a folder, without those that cannot be read."""
     reads: Sequence[str]
     """Patterns of files that a fault may damage."""
+    preparation: Sequence[Sequence[str]]
+    """Commands that fill the folder in which it begins."""
+    imports: Sequence[str] = TUNE
+    """Modules that a process imports before it forks the commands."""
     entry: str = CLI
     has_children: bool = False
     needs_resume: bool = False
@@ -113,30 +117,40 @@ def _library(folder: Path) -> set[Any]:
     return {path.stat().st_size} if path.is_file() else set()
 
 
+_TINY = (*_TUNE, "network=tiny_network:Tiny", "export=tiny.so", "output=before")
+
 SUBJECTS = {
     "generate": Subject(
-        (*_GENERATE, "tasks=3"), _records, ("generated/*.parquet", "generated/*.json"), has_children=True
+        (*_GENERATE, "tasks=3"),
+        _records,
+        ("generated/*.parquet", "generated/*.json"),
+        ((*_GENERATE, "tasks=1"),),
+        ("foretune.dataset.generate",),
+        has_children=True,
     ),
-    "train": Subject(_TRAIN, _epochs, ("set/*.parquet", "set/*.json", "cache/**/*.npz"), needs_resume=True),
+    "train": Subject(
+        _TRAIN,
+        _epochs,
+        ("set/*.parquet", "set/*.json", "cache/**/*.npz"),
+        (_TRAIN,),
+        ("foretune.training.train",),
+        needs_resume=True,
+    ),
     "tune": Subject(
         (*_TUNE, "network=tiny_network:Other", "output=report"),
         _lines_of("database"),
         ("database/*/*.json",),
+        (_TINY,),
         has_children=True,
     ),
     "bundle": Subject(
-        ("bundle", "import", "bundle=tiny.zip", "database=imported"), _lines_of("imported"), ("tiny.zip",)
+        ("bundle", "import", "bundle=tiny.zip", "database=imported"),
+        _lines_of("imported"),
+        ("tiny.zip",),
+        (_TINY, ("bundle", "export", "bundle=tiny.zip", "database=database")),
     ),
-    "load": Subject(("tiny.so",), _library, ("tiny.so",), entry="benchmarks.faults.loading:main"),
+    "load": Subject(("tiny.so",), _library, ("tiny.so",), (_TINY,), entry="benchmarks.faults.loading:main"),
 }
-
-PREPARATION = (
-    (*_GENERATE, "tasks=1"),
-    _TRAIN,
-    (*_TUNE, "network=tiny_network:Tiny", "export=tiny.so", "output=before"),
-    ("bundle", "export", "bundle=tiny.zip", "database=database"),
-)
-"""Commands that fill the folder in which the others begin."""
 
 
 def make_inputs(folder: Path, dataset: Path) -> None:
@@ -146,8 +160,8 @@ def make_inputs(folder: Path, dataset: Path) -> None:
 
 
 def forget_training(folder: Path) -> None:
-    """Removes the prepared training, whose features stay in the cache."""
-    shutil.rmtree(folder / "trained")
+    """Removes a prepared training, whose features stay in the cache."""
+    shutil.rmtree(folder / "trained", ignore_errors=True)
 
 
 def _copy_part(source: Path, into: Path, tasks: int = 6, records: int = 8) -> None:

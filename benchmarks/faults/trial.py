@@ -67,9 +67,9 @@ class Trials:
             "kind": fault.kind,
             "detail": detail,
             "status": command.status,
-            "message": _last_line(errors),
+            "message": _message(errors),
             "continued": done,
-            "continued_message": "" if done else _last_line(again.errors),
+            "continued_message": "" if done else _message(again.errors),
             "lost": len(before - subject.stored(folder)),
             "left_running": left,
             "tracebacks": sum(
@@ -167,6 +167,12 @@ def _is_complete(fault: Fault, folder: Path, errors: str) -> bool:
     )
 
 
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][-300:] if lines else ""
+def _message(errors: str) -> str:
+    """What a command says about its end: the line of an error or interruption, or the last line."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith(("error: ", "interrupted"))]
+    if not told and _TRACEBACK in errors:
+        told = [
+            line for line in errors.partition(_TRACEBACK)[2].splitlines()[1:] if line[:1] not in (" ", "")
+        ]
+    return (told or lines[-1:] or [""])[0][:300]
