@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from . import __version__
 from .commands import FORETUNE, Command, Group
 from .errors import UserError, exits_cleanly, print_any_character
+from .signals import signals_interrupt
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -26,10 +27,13 @@ class CommandError(UserError, ValueError):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry of the command; exits with 1 for a finding, 2 for an error, 130 after Ctrl-C."""
+    """Entry of the command; exits with 1 for a finding, 2 for an error, 130 after Ctrl-C.
+
+    SIGTERM and SIGHUP end it as Ctrl-C does, with 143 and 129.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     print_any_character()
-    with exits_cleanly():
+    with signals_interrupt(), exits_cleanly():
         try:
             if words == ["version"] or words[-1:] == ["--version"]:
                 print(f"{PROGRAM} {__version__}")

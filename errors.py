@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import os
-import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
+from .signals import as_interrupted, exit_status, is_lost, silence_lost_streams
 from .wording import visible
-
-INTERRUPTED = 130
-"""Exit status of a command that the user interrupted: shells return it for SIGINT."""
 
 NO_READER = 141
 """Exit status of a command whose output nobody reads, as in `| head`: shells return it for SIGPIPE."""
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 """Environment variable of Hydra's; 1 asks for tracebacks."""
+
+
+_NO_MEMORY = (
+    "out of memory; free some, or start fewer processes and smaller batches: the same command continues from "
+    "the stored results"
+)
 
 
 class UserError(Exception):
@@ -33,7 +37,7 @@ class UserError(Exception):
 
 @contextmanager
 def exits_cleanly() -> Iterator[None]:
-    """Turns a `UserError` into one `error: ...` line on stderr and exit status 2, Ctrl-C into status 130.
+    """Turns a `UserError` into one `error: ...` line on stderr and exit status 2, a signal into status 130.
 
     A reader of the output that goes away, such as `head`, ends the command without a message.
 
@@ -51,33 +55,33 @@ def exits_cleanly() -> Iterator[None]:
         if not _lost_reader():
             raise  # a pipe to another process
         end_without_reader()
+    except (MemoryError, OSError, RuntimeError) as error:
+        if shows_tracebacks() or not _lacks_memory(error):
+            raise
+        print(f"error: {_NO_MEMORY}", file=sys.stderr)
+        raise SystemExit(2) from error
     except KeyboardInterrupt as error:
-        print("interrupted; the same command continues from the stored results", file=sys.stderr)
-        raise SystemExit(INTERRUPTED) from error
+        ended = as_interrupted(error)
+        print(ended.message, file=sys.stderr)
+        raise SystemExit(exit_status(ended.number)) from error
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Whether this machine had no memory left for this process."""
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    return any(words in str(error) for words in ("std::bad_alloc", "can't allocate memory"))
 
 
 def end_without_reader() -> NoReturn:
     """Ends the command quietly, after its output has lost its reader."""
     # Python flushes the streams at its end; without this, it would report the lost reader once more.
-    silent = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        if _is_lost(stream):
-            os.dup2(silent, stream.fileno())
+    silence_lost_streams()
     raise SystemExit(NO_READER) from None
 
 
 def _lost_reader() -> bool:
-    return _is_lost(sys.stdout) or _is_lost(sys.stderr)
-
-
-def _is_lost(stream: TextIO) -> bool:
-    """Whether a stream is a pipe whose other end is closed."""
-    try:
-        poll = select.poll()
-        poll.register(stream.fileno(), 0)
-        return any(event & select.POLLERR for _, event in poll.poll(0))
-    except (AttributeError, OSError, ValueError):  # Windows, or a stream without a file
-        return False
+    return is_lost(sys.stdout) or is_lost(sys.stderr)
 
 
 _PLAIN = str.maketrans({"\N{HORIZONTAL ELLIPSIS}": "~", "\N{PLUS-MINUS SIGN}": "+-", "\N{EM DASH}": "-"})

@@ -38,7 +38,8 @@ def run_command(
     """Composes conf/`config_name`.yaml with the overrides among `words`, and calls `job` with the result.
 
     Hydra's flags, such as --cfg and --multirun, work as in any application of Hydra, except for --help, which
-    Foretune prints itself. Several runs start after `check` has accepted the settings of each, and end with a table.
+    Foretune prints itself. Several runs start after `check` has accepted the settings of each. They end with a
+    table.
 
     Raises:
       ConfigError: an option is unknown or cannot be read.

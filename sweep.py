@@ -16,8 +16,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, open_dict
 
 from .configuration import ConfigError
-from .errors import INTERRUPTED, UserError
+from .errors import UserError
 from .page import Column, Table
+from .signals import ENDING, exit_status
 from .terminal import CommandConsole, print_table, short_path
 from .wording import MISSING, counted, duration, significant
 
@@ -110,7 +111,7 @@ class SweepRun:
     @property
     def result(self) -> str:
         if self.status > 1:
-            return "interrupted" if self.status == INTERRUPTED else "failed"
+            return "interrupted" if self.status in map(exit_status, ENDING) else "failed"
         value = self.outcome.value if self.outcome else None
         return MISSING if value is None or math.isnan(value) else significant(value)
 

@@ -30,18 +30,13 @@ def python_in(
 
     Raises CalledProcessError or TimeoutExpired, after printing the end of stderr.
     """
+    from foretune.compiler.host.lifeline import run_tied  # scripts without foretune import this module, too
+
     paths = [str(checkout.resolve() / ".typing"), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(paths))
     try:
-        return subprocess.run(
-            [sys.executable, *arguments],
-            cwd=cwd,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=timeout_s,
-        ).stdout
+        command = [sys.executable, *arguments]
+        return run_tied(command, cwd=cwd, env=environment, check=True, timeout=timeout_s).stdout
     except subprocess.SubprocessError as error:
         written = getattr(error, "stderr", None) or ""
         print(written[-3000:] if isinstance(written, str) else written[-3000:].decode(), file=sys.stderr)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import resource
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from foretune.compiler.host.lifeline import start_tied
 from foretune.compiler.host.threads import available_cores
 from foretune.dataset.generation.runs import read_runs
 from foretune.dataset.measure.worker.toolchain import cuda_environment
@@ -50,7 +50,7 @@ class Counted:
         self.began = time.monotonic()
         self.counts: list[tuple[float, int]] = []
         self.lines: list[tuple[float, str]] = []
-        self._process = subprocess.Popen(
+        self._process = start_tied(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
         )
         self._counting = threading.Thread(target=self._count, daemon=True)
@@ -107,7 +107,7 @@ def generate(dtype: str, minutes: float, words: Sequence[str]) -> dict[str, Any]
     with tempfile.TemporaryDirectory() as folder:
         dataset = Path(folder, "set")
         settings = [f"task_sampling.dtype={dtype}", f"budget_s={60 * minutes}", *SETTINGS, *words]
-        command = [sys.executable, "-m", "foretune", "generate", f"target={TARGET}", "executor=dry_run"]
+        command = ["-m", "foretune", "generate", f"target={TARGET}", "executor=dry_run"]
         before = children_cpu_s()
         counted = Counted([*command, f"dataset={dataset}", *settings])
         status = counted.wait(60 * minutes + _AFTER_DEADLINE_S)

@@ -17,7 +17,6 @@ import argparse
 import signal
 import statistics
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from foretune.compiler.host.lifeline import start_tied
 from foretune.dataset.records.store import RecordStore
 
 from .common import argument_parser, start, write_result
@@ -64,7 +64,7 @@ def generate(overrides: Sequence[str], dataset: Path, minutes: float) -> bool:
     """
     began = time.monotonic()
     words = ["-m", "foretune", "generate", f"dataset={dataset}", f"budget_s={60 * minutes:.0f}", *overrides]
-    process = subprocess.Popen([sys.executable, *words])
+    process = start_tied(words)
     try:
         status = process.wait(60 * minutes + FINISH_S)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):

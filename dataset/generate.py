@@ -19,7 +19,7 @@ from ..compiler.targets import is_cpu
 from ..compiler.task import Task
 from ..compiler.tvm_compat import parse_target, target_to_json
 from ..configuration import from_hydra
-from ..errors import INTERRUPTED
+from ..signals import as_interrupted, exit_status
 from ..sweep import RunOutcome
 from ..terminal import CommandConsole, say
 from ..wording import counted
@@ -150,8 +150,8 @@ def _generate(
         with progress, ending.applied_to(executor):
             devices = list(range(executor.devices)) * tasks_per_device
             run_device_workers(tasks, devices, generation.run_task, interrupted, ending.stop)
-    except KeyboardInterrupt:
-        generation.summary.interrupted = True
+    except KeyboardInterrupt as error:
+        generation.summary.interrupted = as_interrupted(error).number
     return generation.summary
 
 
@@ -189,5 +189,5 @@ def _tasks(config: GenerateConfig, target: Target, database: DatabaseTasks | Non
 def main(config: DictConfig) -> RunOutcome:
     """Entry point of `foretune generate`; several runs are compared by their rate."""
     summary = run(from_hydra(config, GenerateConfig))
-    status = INTERRUPTED if summary.interrupted else 0
+    status = exit_status(summary.interrupted) if summary.interrupted else 0
     return RunOutcome("records per minute", summary.records_per_minute, status=status)

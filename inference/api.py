@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +19,8 @@ from ..compiler.task import Task
 from ..compiler.tvm_compat import NoEntryError, entry_function, parse_target
 from ..dataset.measure import ExecutorConfig, MeasureConfig, make_executor
 from ..models.checkpoints.shipped import AUTO
-from .database.tuning_database import TuningDatabase
+from .database.tuning_database import TuningDatabase, folder_of
+from .database.turns import turn_in
 from .planners.assembly import reuse_of_run
 from .run.config import TuneConfig
 from .run.result import TaskResult, TuneResult
@@ -30,6 +32,8 @@ from .starts.configured import asked_starts
 from .surrogate.memory import SurrogateMemory
 from .tune import run
 from .workers.searchers import alone_on, hold_back, start_searchers
+
+_LOG = logging.getLogger(__name__)
 
 
 def tune_network(
@@ -106,6 +110,7 @@ def tune_tasks(
         searchers = start_searchers(settings, found, fitting, hardware, most=len(tasks))
         for searcher in searchers:
             stack.callback(searcher.close)
+        stack.enter_context(turn_in(folder_of(Path(work_dir), found, hardware), _LOG.warning))
         database = TuningDatabase(Path(work_dir), found, hardware)
         tuner = NetworkTuner(
             settings,

@@ -31,6 +31,8 @@ from .comparison.report import undecided, write_report
 from .comparison.result import CurvePoint, ModelComparison, write_comparison
 from .evaluation.tables import NETWORK_COLUMNS
 from .fitting.config import TrainConfig
+from .fitting.training import alone_in
+from .interruption import tells_how_to_continue
 
 COLUMNS = {
     "spearman": "spearman",
@@ -193,7 +195,8 @@ def main(config: DictConfig) -> None:
     again = shell_command(f"hydra.run.dir={short_path(settings.run_dir)}")
     say(console, f"fits are kept: to continue after a stop, add {again}")
     contestants = contestants_of(settings, train_settings, FEATURE_VERSION)
-    result = run(settings, contestants, FEATURE_VERSION, load_labelled_features)
+    with alone_in(settings.run_dir), tells_how_to_continue(settings.run_dir, resume=False):
+        result = run(settings, contestants, FEATURE_VERSION, load_labelled_features)
     for table in (comparison_table(result), networks_table(result)):
         print_table(table, console)
     if left_out := result.data["left_out"]:

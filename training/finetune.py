@@ -28,6 +28,7 @@ from ..wording import counted, decimal, duration, shell_command, verb
 from .evaluation.prediction import predict
 from .fitting.feature_source import load_with_features
 from .fitting.labels import Labels
+from .interruption import tells_how_to_continue
 from .transfer.chosen_tasks import ChosenTasks, write_tasks
 from .transfer.config import FinetuneConfig
 from .transfer.finetuned_weights import finetune_weights
@@ -206,7 +207,8 @@ def main(config: DictConfig) -> RunOutcome | None:
     """Entry of `foretune finetune`; several runs are compared by the rank correlation on other tasks."""
     settings = from_hydra(config, FinetuneConfig)
     console = CommandConsole()
-    result = run(settings)
+    with tells_how_to_continue(settings.run_dir):
+        result = run(settings)
     if isinstance(result, ChosenTasks):
         print_table(result.table(), console)
         folder = f"dataset={result.folder}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 from omegaconf import DictConfig
 
+from ..compiler.host.tied import tie_by_kernel
 from ..configuration import from_hydra
 from ..dataset.records.store import RecordStore
 from ..models.architectures.registry import feature_version_of
@@ -20,6 +22,7 @@ from .fitting.known_split import split_like_checkpoint
 from .fitting.outcome import report
 from .fitting.run_card import data_sha256
 from .fitting.training import TrainResult, train_model
+from .interruption import tells_how_to_continue
 
 __all__ = ["TrainResult", "data_sha256", "run", "train_model"]
 
@@ -51,7 +54,10 @@ def check(config: TrainConfig) -> None:
 def main(config: DictConfig) -> RunOutcome | None:
     """Entry of `foretune train`; several runs are compared by the rank correlation on the test tasks."""
     settings = from_hydra(config, TrainConfig)
-    result = run(settings)
+    if not is_main_process():
+        tie_by_kernel(os.getppid())  # Lightning starts a process for each further device
+    with tells_how_to_continue(settings.run_dir):
+        result = run(settings)
     if not is_main_process():
         return None
     trained = f"{counted(result.epochs, 'epoch')} in" if result.epochs else "for"

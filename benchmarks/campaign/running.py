@@ -174,7 +174,11 @@ def run_until(
     Sends SIGINT at the deadline, or when this process receives SIGINT or SIGTERM, and SIGKILL some seconds
     later. Adds the signals that this process received to `told`.
     """
-    process = subprocess.Popen(command, env=environment, start_new_session=True)
+    if importlib.util.find_spec("foretune") is None:  # a module without dependencies
+        sys.path.append(str(ROOT / ".typing"))
+    from foretune.compiler.host.lifeline import start_tied
+
+    process = start_tied(command, env=environment)
     signals = [signal.SIGINT, signal.SIGTERM]
 
     def pass_on(number: int, frame: FrameType | None) -> None:
@@ -192,7 +196,7 @@ def run_until(
             try:
                 process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
+                process.kill_group()
         return process.wait()
     finally:
         for number, handler in zip(signals, before, strict=True):

@@ -142,6 +142,9 @@ class WrongOutputError(AssertionError):
 
 
 def _run(cases: Sequence[Case], check: Callable[[Subject], None], pipe: Connection) -> None:
+    from foretune.compiler.host.lifeline import tie_child_of_multiprocessing
+
+    tie_child_of_multiprocessing()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for case in cases:
         pipe.send(_outcome(case, check))

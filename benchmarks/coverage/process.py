@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from foretune.compiler.host.lifeline import TiedProcess, start_tied
 
 from ..checkouts import commit_of, tune_command
 from ..common import ROOT, read_json
@@ -62,13 +62,12 @@ def sweep_one(
             *overrides,
         ]
         with log.open("w") as written:
-            process = subprocess.Popen(
+            process = start_tied(
                 [sys.executable, *tune_command(ROOT), *words],
                 cwd=scratch,
                 env=_environment(),
                 stdout=written,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
             )
             stopped, peak_mb = _watched(process, limit_s, limit_mb)
         found = of_report(read_json(report)) if report.is_file() else {}
@@ -126,9 +125,7 @@ def of_report(report: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _watched(
-    process: subprocess.Popen[bytes], limit_s: float, limit_mb: float
-) -> tuple[tuple[str, str] | None, float]:
+def _watched(process: TiedProcess, limit_s: float, limit_mb: float) -> tuple[tuple[str, str] | None, float]:
     """Reason why the process was stopped, or None if it ended, and peak memory including its children."""
     began, peak_mb = time.monotonic(), 0.0
     while process.poll() is None:
@@ -139,8 +136,7 @@ def _watched(
         elif peak_mb > limit_mb:
             reason = (MEMORY, f"more than {limit_mb:.0f} MB")
         if reason is not None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            process.kill_group()
             return reason, peak_mb
         time.sleep(POLL_S)
     return None, peak_mb

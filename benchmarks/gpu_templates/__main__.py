@@ -18,13 +18,12 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from itertools import repeat
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from foretune.compiler.host.lifeline import process_pool, start_tied
 from foretune.compiler.instruction_sets import GPUS, Gpu
 from foretune.compiler.networks import Lowering, extract_tasks, load_network, to_relax
 from foretune.compiler.networks.alternatives.gpu_chains import gpu_chains
@@ -82,14 +81,16 @@ def tune_and_time(name: str, seconds: float, out: Path) -> None:
     """Tunes a network in bfloat16 with templates, and compares it with PyTorch (`benchmarks.rivals`)."""
     words = ["--target", "cuda", "--networks", name, "--variant", f"cuda-{NARROW}", "--extend", "--keep"]
     settings = [f"budget_s={seconds:g}", f"lowering.dtype={NARROW}"]
-    command = [sys.executable, "-m", "benchmarks.rivals", *words, "--out", str(out), "--", *settings]
-    subprocess.run(command, check=True, cwd=ROOT)
+    command = ["-m", "benchmarks.rivals", *words, "--out", str(out), "--", *settings]
+    with start_tied(command, cwd=ROOT) as process:
+        if status := process.wait():
+            raise subprocess.CalledProcessError(status, command)
 
 
 def every_tiling(problem: Problem, gpu: Gpu) -> tuple[int, Compile]:
     """Number of tilings, and a function that looks up a tiling's compilation result."""
     tilings = ranked(problem, gpu)
-    with ProcessPoolExecutor(available_cores(), mp_context=get_context("spawn")) as pool:
+    with process_pool(available_cores()) as pool:
         made = pool.map(compiled, repeat(problem), tilings, repeat(gpu), chunksize=4)
         found = dict(zip(tilings, made, strict=False))
 

@@ -46,6 +46,7 @@ class Process:
                 settings={"threads": threads} if role == ONEDNN else {},
                 module="benchmarks.templates.contestants",
                 torch=True,
+                shares_imports=False,
             )
         )
         self._worker.wait_ready()

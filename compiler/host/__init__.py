@@ -1,1 +1,1 @@
-"""This process on its machine: threads, deferred Ctrl-C and the user's cache folder."""
+"""This process on its machine: threads, memory, signals, child processes, locks and the cache folder."""

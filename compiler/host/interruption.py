@@ -1,4 +1,4 @@
-"""Deferred handling of Ctrl-C, as an exception inside TVM's search would crash the process.
+"""Deferred handling of Ctrl-C and its like, as an exception inside TVM's search would crash the process.
 
 TVM's arithmetic uses the solver Z3, which handles SIGINT itself while it runs: the signal then only ends the
 check and is lost, so that a second Ctrl-C may be needed. If two threads run checks at once, Z3's handler may
@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from ...signals import ENDING, Interrupted, silence_lost_streams
+
 
 @contextmanager
 def interrupts_recorded() -> Iterator[list[int]]:
-    """Record SIGINT inside the block instead of raising; the yielded list gets an entry for each signal.
+    """Record signals that interrupt inside the block instead of raising; the list gets the number of each.
 
     The block must check the list itself. Outside of the main thread Python delivers no signals, and the list
     stays empty.
@@ -28,12 +30,16 @@ def interrupts_recorded() -> Iterator[list[int]]:
 
     def remember(number: int, frame: FrameType | None) -> None:
         came.append(number)
+        silence_lost_streams()
 
-    before = signal.signal(signal.SIGINT, remember)
+    # SIGTERM and SIGHUP interrupt a command only, and not every process that uses this package.
+    recorded = [signal.SIGINT, *(number for number in ENDING[1:] if callable(signal.getsignal(number)))]
+    before = {number: signal.signal(number, remember) for number in recorded}
     try:
         yield came
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def restore_interrupt_handler() -> None:
@@ -44,11 +50,11 @@ def restore_interrupt_handler() -> None:
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Defer SIGINT inside the block and raise KeyboardInterrupt at its end if a signal came.
+    """Defer signals that interrupt inside the block and raise Interrupted at its end if one came.
 
     MetaSchedule's search calls Python from C++ threads; an exception raised there would crash the process.
     """
     with interrupts_recorded() as came:
         yield
     if came:
-        raise KeyboardInterrupt
+        raise Interrupted(came[0])

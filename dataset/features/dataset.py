@@ -13,11 +13,9 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zipfile import BadZipFile
@@ -25,6 +23,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from ...compiler.host.cache_folder import cache_folder
+from ...compiler.host.lifeline import process_pool
 from ...compiler.host.threads import available_cores
 from ...errors import UserError
 from ...progress import job_progress
@@ -73,7 +72,7 @@ def load_labelled_features(dataset: Path, cache: Path | None = None) -> Labelled
             folder.mkdir(parents=True, exist_ok=True)
         processes = min(len(missing), available_cores())
         try:
-            with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+            with process_pool(processes) as pool:
                 made = pool.map(_make, [work[number] for number in missing], [folder] * len(missing))
                 numbered = zip(missing, made, strict=True)
                 with job_progress(CommandConsole()) as progress:

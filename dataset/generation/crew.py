@@ -18,6 +18,7 @@ from tvm.target import Target
 from ...compiler.host.interruption import interrupts_recorded, restore_interrupt_handler
 from ...compiler.targets import is_cpu
 from ...compiler.tvm_compat import available_cores
+from ...signals import Interrupted
 from ..measure import Executor
 from ..measure.executors.pipeline import Pipeline
 from ..measure.worker.isolation import realtime_priority_allowed
@@ -114,7 +115,7 @@ def run_device_workers(
                 restore_interrupt_handler()
                 if came:
                     on_interrupt()
-                    raise KeyboardInterrupt
+                    raise Interrupted(came[0])
         finally:
             stop.set()
 

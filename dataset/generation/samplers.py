@@ -1,7 +1,8 @@
 """Samplers of a run: processes that propose programs of several tasks, or this process itself.
 
 A process that dies or hangs loses the samplers of its tasks. It is restarted, and each sampler is recreated
-from the measurements so far. A task that loses its sampler twice in a round is given up.
+from the measurements so far. A task that loses its sampler twice in a round is given up. If something kills
+one process after another, the run ends.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from typing import Any, Protocol
 
@@ -19,8 +19,9 @@ from tvm.target import Target
 from typing_extensions import Self
 
 from ...compiler.tvm_compat import NoDesignSpaceError
-from ..measure import MeasureConfig, WorkerStartError
-from ..measure.worker.process import WorkerLostError, WorkerProcess, WorkerSpec
+from ..measure import MeasureConfig
+from ..measure.worker.losses import KILLS_ALLOWED, Losses
+from ..measure.worker.process import WorkerLostError, WorkerProcess, WorkerSpec, existing_pids
 from ..measure.worker.replaceable import ReplaceableProcess, paused
 from ..records.schema import FailureKind
 from ..sampling.programs.config import ProgramSamplingConfig
@@ -99,6 +100,7 @@ def sampler_spec(config: ProgramSamplingConfig, target: Target) -> WorkerSpec:
         settings={"sampling": json.loads(json.dumps(asdict(config), default=str))},
         module=_MODULE,
         torch=config.uses_checkpoint,
+        thrift="samplers=1 workers=1",
     )
 
 
@@ -153,17 +155,14 @@ class SamplerProcesses:
         timeout_s: float,
         stopped: Callable[[], bool],
     ) -> None:
-        # A process ends with the thread that starts it, and tasks may run in short-lived threads.
-        self._starter = ThreadPoolExecutor(1, "sampler-starter")
         self._lock = threading.Lock()
         self._numbers = iter(range(2**62))
-        self._processes = [
-            _SamplerProcess(spec, self._starter, clock, timeout_s, stopped) for _ in range(processes)
-        ]
+        losses = Losses()
+        self._processes = [_SamplerProcess(spec, losses, clock, timeout_s, stopped) for _ in range(processes)]
 
     @property
     def pids(self) -> list[int]:
-        return [process.pid for process in self._processes]
+        return existing_pids(process.worker.current for process in self._processes)
 
     def wait_ready(self) -> None:
         for process in self._processes:
@@ -186,7 +185,6 @@ class SamplerProcesses:
     def __exit__(self, *_: object) -> None:
         for process in self._processes:
             process.kill()
-        self._starter.shutdown()
 
 
 class _ProcessSampling:
@@ -214,35 +212,35 @@ class _SamplerProcess:
     def __init__(
         self,
         spec: WorkerSpec,
-        starter: ThreadPoolExecutor,
+        losses: Losses,
         clock: GenerationClock,
         timeout_s: float,
         stopped: Callable[[], bool],
     ) -> None:
         self.tasks: set[str] = set()
-        self._spec, self._starter, self._clock = spec, starter, clock
+        self._losses, self._clock = losses, clock
         self._timeout_s, self._stopped = timeout_s, stopped
         self._turn = threading.Lock()
         self._opened: set[str] = set()
-        self.worker = ReplaceableProcess(self._start)
-
-    @property
-    def pid(self) -> int:
-        return self.worker.pid
+        self.worker = ReplaceableProcess(lambda: WorkerProcess(spec))
 
     def next_round(
         self, key: str, request: SamplingRequest, outcomes: Sequence[Sequence[Any]]
     ) -> SampledRound:
-        """Round of a task; creates the task's sampler if the process has none."""
-        cause = ""
+        """Round of a task; creates the task's sampler if the process has none. Raises WorkersKilledError."""
+        losses = kills = 0
         with self._turn:
-            for _ in range(_ATTEMPTS):
+            while True:
                 try:
-                    return SampledRound.from_json(self._round(key, request, outcomes))
+                    found = SampledRound.from_json(self._round(key, request, outcomes))
+                    self._losses.answered()
+                    return found
                 except WorkerLostError as lost:
-                    cause = str(lost)
                     self._replace()
-        raise SamplingFailedError(f"sampler process: {cause}")
+                    self._losses.killed(lost)
+                    losses, kills = losses + (not lost.killed), kills + bool(lost.killed)
+                    if losses == _ATTEMPTS or kills > KILLS_ALLOWED:
+                        raise SamplingFailedError(f"sampler process: {lost}") from lost
 
     def _round(self, key: str, request: SamplingRequest, outcomes: Sequence[Sequence[Any]]) -> dict[str, Any]:
         self.wait_ready()
@@ -268,15 +266,8 @@ class _SamplerProcess:
         self.worker.kill()
 
     def wait_ready(self) -> None:
-        """Wait for the process to start, several times if it fails."""
-        for attempts_left in reversed(range(self._spec.start_attempts)):
-            try:
-                self.worker.current.wait_ready()
-                return
-            except WorkerStartError:
-                if not attempts_left:
-                    raise
-                self._replace()
+        """Wait for the process to start, several times if it dies; raises WorkerStartError."""
+        self.worker.wait_ready()
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
         self._check_running()
@@ -301,6 +292,3 @@ class _SamplerProcess:
     def _replace(self) -> None:
         self._opened.clear()
         self.worker.replace()
-
-    def _start(self) -> WorkerProcess:
-        return self._starter.submit(WorkerProcess, self._spec).result()

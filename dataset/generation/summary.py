@@ -54,7 +54,8 @@ class GenerateSummary:
     core_shares: dict[str, float] = field(default_factory=dict)
     # Share of the time in which devices ran programs.
     device_share: float = 0.0
-    interrupted: bool = False
+    interrupted: int = 0
+    """Number of the signal that interrupted the run, 0 without one."""
     out_of_time: bool = False
 
     def count(self, records: Sequence[Record]) -> None:

@@ -58,12 +58,17 @@ class MissingScheduleError(UserError, LookupError):
     """A task has no schedule in a database, and the settings rule out a search for one."""
 
 
+def folder_of(root: Path, target: Target, hardware: Hardware) -> Path:
+    """Folder for a target and device under `root`."""
+    return root / database_folder_name(target_to_json(target), hardware.hardware_id)
+
+
 class TuningDatabase:
     """Schedules for tasks on one target and device."""
 
     def __init__(self, root: Path, target: Target, hardware: Hardware) -> None:
         """Opens or creates the folder for this target and device under `root`."""
-        self.folder = root / database_folder_name(target_to_json(target), hardware.hardware_id)
+        self.folder = folder_of(root, target, hardware)
         self.folder.mkdir(parents=True, exist_ok=True)
         hold_open(self, self.folder)
         files = (ROUNDS_FILE, NOTES_FILE, MEMORY_FILE, TEMPLATES_FILE)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...compiler.host.lifeline import run_tied
 from ...errors import UserError
 from ..run.result import BY_LOAD, BY_STOCK, Contestant
 
@@ -48,8 +48,7 @@ def time_in_fresh_process(library: Path, inputs: Sequence[NDArray[Any]]) -> list
     with tempfile.TemporaryDirectory() as folder:
         arrays = Path(folder) / "inputs.npz"
         np.savez(arrays, *inputs)
-        command = [sys.executable, "-m", __name__, str(library.resolve()), str(arrays)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        done = run_tied(["-m", __name__, str(library.resolve()), str(arrays)], env=environment)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise FreshProcessError(f"{library}: does not run in a new process: {reason}; export it again")

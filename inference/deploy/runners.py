@@ -77,6 +77,7 @@ class EngineWorker:
             settings=settings,
             module=MODULE,
             torch=True,
+            shares_imports=False,
         )
         self._process = WorkerProcess(spec)
 

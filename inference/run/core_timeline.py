@@ -14,7 +14,7 @@ from ...dataset.generation.core_use import OTHER, CoreUse
 from .profiling import StageClock
 
 THIS, ENGINES = "this process", "engines"
-"""Parts of a run. `Workforce.pids` names the others: searching, and the stages of the executor."""
+"""Parts of a run. `Workforce.pids` names the others: searching, starting, and the executor's stages."""
 
 STEP_S = 0.5
 """Seconds between two samples. A sample costs less than a millisecond."""

@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import repeat
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tvm
 from tvm.target import Target
 
+from ...compiler.host.lifeline import process_pool
 from ...compiler.instruction_sets import Gpu
 from ...compiler.targets import traits
 from ...compiler.task import Task
@@ -29,6 +29,7 @@ from ...compiler.templates.gpu.problem import GpuTemplateError, Problem
 from ...compiler.templates.gpu.profiler import profile
 from ...compiler.tvm_compat import available_cores, workload_hash
 from ...dataset.measure import Executor, MeasureJob, MeasureOutcome
+from ...errors import UserError
 from ..database.folder import TEMPLATES_FILE, append_notes, read_notes
 from .gpu_placing import FastestTemplate, placed
 from .result import TaskResult
@@ -38,6 +39,10 @@ if TYPE_CHECKING:  # it imports SciPy, which takes a tenth of a second
 
 Compile = Callable[[Problem, Gpu, int], "list[Compiled] | str"]
 """The most promising templates of a problem, up to a number; or the reason for an empty result."""
+
+
+class TemplateProcessError(UserError, RuntimeError):
+    """A process that compiled templates died."""
 
 
 @dataclass(frozen=True)
@@ -157,8 +162,14 @@ class GpuTemplates:
             yield from zip(due, map(compile_, problems, *given), strict=False)
             return
         workers = min(len(problems), available_cores())
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            yield from zip(due, pool.map(compiled_templates, problems, *given), strict=True)
+        try:
+            with process_pool(workers) as pool:
+                yield from zip(due, pool.map(compiled_templates, problems, *given), strict=True)
+        except BrokenProcessPool as error:
+            raise TemplateProcessError(
+                "search.templates: a process that compiled templates for the GPU died, as it does without "
+                "memory left; free some and run the same command again, or set search.templates=0"
+            ) from error
 
     def _note(self, name: str, known: FastestTemplate) -> None:
         self._known[name] = known

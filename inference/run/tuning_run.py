@@ -6,7 +6,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 
@@ -26,8 +26,9 @@ from ...terminal import say
 from ...wording import counted, part_of, verb
 from ..anytime.library import AnytimeLibrary
 from ..database.predicted_schedules import PredictedSchedules
-from ..database.tuning_database import TuningDatabase
+from ..database.tuning_database import TuningDatabase, folder_of
 from ..database.tuning_notes import RunNote
+from ..database.turns import turn_in
 from ..planners.assembly import reuse_of_run
 from ..planners.base import TaskPlanner
 from ..reuse.base import ReuseMode
@@ -67,6 +68,7 @@ class TuningRun(ABC):
         self.work = StageClock()
         self.watch.add({"start and imports": self.elapsed_s()})
         self.timeline = CoreTimeline(self.watch, self.elapsed_s)
+        self._waited_s = 0.0
         self.predicted: PredictedSchedules | None = None  # of a run that measures nothing
         self.anytime: AnytimeLibrary | None = None  # of a run that writes its library early
 
@@ -78,10 +80,12 @@ class TuningRun(ABC):
         return time.time() - self.started
 
     def left_s(self) -> float | None:
-        """Remaining seconds of the budget, or None without a budget."""
+        """Remaining seconds of the budget, which excludes waits for other runs; None without a budget."""
         if self.config.budget_s is None:
             return None
-        return self.config.budget_s - self.elapsed_s() + self.work.seconds.get(REFERENCE, 0.0)
+        return (
+            self.config.budget_s - self.elapsed_s() + self._waited_s + self.work.seconds.get(REFERENCE, 0.0)
+        )
 
     def result(self, name: str, opened: Opened, tasks: list[TaskResult], tuner: NetworkTuner) -> TuneResult:
         """The result of the search, without the results of a network's trial."""
@@ -130,11 +134,15 @@ class TuningRun(ABC):
                 target, config.search, config.checkpoint, config.executor, config.measure, config.workers
             )
             self.timeline.start(workforce.pids)
-        with self._ended(workforce):
+        with self._ended(workforce), ExitStack() as stack:
             with self.watch.stage("start and imports"):
                 if self.searches:
                     workforce.fit()
                 hardware = workforce.hardware()
+                if self.searches and not config.require_database:
+                    folder = folder_of(config.database, target, hardware)
+                    turn = turn_in(folder, lambda text: say(self.console, text, "yellow"))
+                    self._waited_s = stack.enter_context(turn)
                 database = self._open_database(target, hardware)
                 if not config.search.measure:
                     self.predicted = PredictedSchedules(database.folder, target)

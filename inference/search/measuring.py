@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from threading import Condition
@@ -15,6 +16,7 @@ import tvm
 
 from ...compiler.task import Task
 from ...dataset.measure import Executor, MeasureJob, MeasureOutcome
+from ...dataset.measure.machine_errors import DevicesLostError
 from .candidate import MeasuredCandidate
 from .loop import CandidateBatch
 from .task_search import TaskSearch
@@ -175,7 +177,14 @@ class MeasuringThreads:
     def _measure_batches(self, search: TaskSearch) -> None:
         loop, workload = search.loop, search.task.workload_hash
         while not self._stopped and self._may_measure(search) and (batch := loop.next_batch()) is not None:
-            loop.learn(batch, self._measured(jobs(batch, loop.best_s, workload)))
+            try:
+                loop.learn(batch, self._measured(jobs(batch, loop.best_s, workload)))
+            except DevicesLostError as lost:  # which has the outcomes so far
+                measured = {
+                    p: o for p, o in zip(batch.candidates, lost.outcomes, strict=True) if o is not None
+                }
+                loop.learn(replace(batch, candidates=tuple(measured)), list(measured.values()))
+                raise
 
     def _measured(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
         with self._gate.passed():

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 
+from ...dataset.measure.worker.losses import KILLS_ALLOWED, Losses
 from ...dataset.measure.worker.process import WorkerLostError
 from ..database.tuning_notes import TaskName
 from ..planners.base import Round
@@ -20,7 +21,10 @@ from ..workers.searchers import replied
 from .task_search import TaskSearch
 
 _DEATHS_ALLOWED = 1
-"""Number of searchers that may die while they search a task before the run gives the task up."""
+"""Number of searchers that may die while they search a task before the run gives the task up.
+
+If something else killed them, such as a lack of memory, it is KILLS_ALLOWED.
+"""
 
 
 class SearchSupervisor:
@@ -53,6 +57,7 @@ class SearchSupervisor:
         """Workload and trace of the sibling programs that each searcher received."""
         self._asked: dict[int, TaskSearch] = {}  # by number of the searcher
         self._handed: dict[int, list[str]] = {}  # start candidates of the requested rounds, by number
+        self._losses = Losses()
 
     @property
     def any_asked(self) -> bool:
@@ -124,19 +129,22 @@ class SearchSupervisor:
         """Tasks with the replies of their searchers.
 
         Waits until there is a reply, until a connection `beside` is readable, or for `timeout_s`. If a
-        searcher dies, its task is free for another try. At the second death, the search of the task ends with
-        the reason and an empty reply.
+        searcher dies, its task is free for another try. After too many deaths, the search of the task ends
+        with the reason and an empty reply. Raises WorkersKilledError if searchers are killed one after
+        another.
         """
         for number in replied(self.searchers, self._asked, *beside, timeout_s=timeout_s):
             search, handed = self._asked.pop(number), self._handed.pop(number)
             search.effort.search_s += time.monotonic() - search.flight.asked_at
             try:
                 reply = self.searchers[number].reply()
+                self._losses.answered()
             except WorkerLostError as gone:
                 self._bury(number)
                 search.flight.busy = False
                 search.flight.deaths += 1
-                if search.flight.deaths <= _DEATHS_ALLOWED:
+                self._losses.killed(gone)
+                if search.flight.deaths <= (KILLS_ALLOWED if gone.killed else _DEATHS_ALLOWED):
                     self._starts.put_back(search.task.workload_hash, handed)
                     continue
                 search.ending.reason = f"the search process died: {gone}"

@@ -22,6 +22,7 @@ from .messages import RoundReply, RoundRequest
 
 _NICENESS = 5
 _MOST_BY_DEFAULT = 8  # each process holds TVM, torch and its tasks: half a gigabyte
+_THRIFT = "search.processes=1 workers=1"
 _MODULE = "foretune.inference.workers.search_process"
 
 
@@ -71,8 +72,7 @@ class ProcessSearcher:
 
     def ask(self, request: RoundRequest) -> None:
         """Submits a request. Raises WorkerStartError if the process does not start."""
-        self.worker.current.wait_ready()
-        self.worker.current.send({"op": "propose", "request": request.to_json()})
+        self.worker.wait_ready().send({"op": "propose", "request": request.to_json()})
 
     def reply(self) -> RoundReply:
         try:
@@ -113,6 +113,7 @@ def start_searchers(
         },
         module=_MODULE,
         torch=True,
+        thrift=_THRIFT,
     )
     if config.processes == 0:
         return [InlineSearcher(spec)]

@@ -7,17 +7,23 @@ from contextlib import ExitStack
 
 from tvm.target import Target
 
+from ...compiler.host.warm import server_pids
 from ...compiler.targets import is_cpu
 from ...dataset.hardware import Hardware
 from ...dataset.hardware.target_hardware import target_hardware
 from ...dataset.measure import Executor, ExecutorConfig, MeasureConfig, make_executor
 from ...dataset.measure.executors.dry_run import NoExecutor
+from ...dataset.measure.worker.process import existing_pids
 from ...dataset.records.exchange import HERE, find_hardware
 from ...errors import UserError
 from ..search.checkpoint_fit import fitting_checkpoint
 from ..search.config import OneShotConfig
 from .base import Searcher
 from .searchers import ProcessSearcher, start_searchers
+
+
+STARTING = "starting processes"
+"""Part of the processes that import modules for others."""
 
 
 class NoCostModelError(UserError, ValueError):
@@ -76,8 +82,9 @@ class Workforce:
 
     def pids(self) -> dict[str, Sequence[int]]:
         """Current processes by their part in the run."""
-        searching = [searcher.pid for searcher in self.searchers if isinstance(searcher, ProcessSearcher)]
-        return {**self.executor.stage_pids, "searching": searching}
+        searchers = [one.worker.current for one in self.searchers if isinstance(one, ProcessSearcher)]
+        searching = existing_pids(searchers)
+        return {**self.executor.stage_pids, "searching": searching, STARTING: server_pids()}
 
     def close(self) -> None:
         """Ends the processes."""

@@ -35,11 +35,11 @@ class Process:
 
 @pytest.mark.parametrize(("status", "finished"), [(0, True), (None, False)])
 def test_generation_is_finished_only_if_it_ends_by_itself(tmp_path, monkeypatch, status, finished):
-    monkeypatch.setattr(gpu_records.subprocess, "Popen", lambda words: Process(status))
+    monkeypatch.setattr(gpu_records, "start_tied", lambda words: Process(status))
     assert gpu_records.generate([], tmp_path, minutes=1.0) == finished
 
 
 def test_generation_that_measured_nothing_is_a_failure(tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu_records.subprocess, "Popen", lambda words: Process(2))
+    monkeypatch.setattr(gpu_records, "start_tied", lambda words: Process(2))
     with pytest.raises(gpu_records.subprocess.CalledProcessError):
         gpu_records.generate([], tmp_path, minutes=1.0)

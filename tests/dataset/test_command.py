@@ -218,7 +218,7 @@ def test_features_start_no_more_processes_than_tasks_and_name_their_death(first,
     started = []
 
     class Dying(ThreadPoolExecutor):
-        def __init__(self, processes, **settings):
+        def __init__(self, processes):
             super().__init__(processes)
             started.append(processes)
 
@@ -226,7 +226,7 @@ def test_features_start_no_more_processes_than_tasks_and_name_their_death(first,
             raise BrokenProcessPool
 
     monkeypatch.setattr("foretune.dataset.features.dataset.available_cores", lambda: 4)
-    monkeypatch.setattr("foretune.dataset.features.dataset.ProcessPoolExecutor", Dying)
+    monkeypatch.setattr("foretune.dataset.features.dataset.process_pool", Dying)
     (tmp_path / "file").touch()
     with pytest.raises(FeatureProcessError, match=r"died.*goes on from what is in .*file/cache"):
         load_labelled_features(first.folder, cache=tmp_path / "file" / "cache")  # which cannot be made

@@ -11,6 +11,7 @@ import tvm
 from foretune.compiler.networks import load_network
 from foretune.compiler.networks.inputs import BadInputShapeError
 from foretune.configuration import from_hydra
+from foretune.inference.database.turns import TURN_FILE
 from foretune.inference.deploy.fresh_process import CALLS
 from foretune.inference.deploy.load import load
 from foretune.inference.run.config import TuneConfig
@@ -23,8 +24,10 @@ from foretune.inference.tune import run
 from hydra import compose, initialize_config_module
 from rich.console import Console
 from support.checkpoints import random_checkpoint
-from support.forked_commands import ForkedCommands
+from support.locks import held_by_another_process
 from support.results import make_task
+
+from benchmarks.forked_commands import ForkedCommands
 
 NETWORK = "tiny_network:Tiny"
 TINY = """
@@ -90,8 +93,8 @@ def test_a_network_is_tuned_through_an_interrupt_and_a_kill(commands, checkpoint
     # Rounds that they will not come to keep these runs from being done before they are stopped.
     process = commands.start(tmp_path, *words, "rivals=[]", "search.extra_rounds=1000")
     wait_for_records(process, tmp_path)
-    os.kill(process.pid, signal.SIGINT)
-    assert process.wait(120) == 130, process.output + process.errors
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.wait(120) == 143, process.output + process.errors
     told = " ".join(process.output.split())  # wherever a narrow console breaks it
     assert "what was measured is kept" in told
     assert "the same command continues" in process.errors
@@ -101,12 +104,18 @@ def test_a_network_is_tuned_through_an_interrupt_and_a_kill(commands, checkpoint
     wait_for_records(process, tmp_path, more_than=recorded(tmp_path))
     children = psutil.Process(process.pid).children(recursive=True)
     assert children  # processes that search and that measure
+    for child in children:
+        child.suspend()  # as a search while a program is timed
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait(30) == -signal.SIGKILL
     _, alive = psutil.wait_procs(children, timeout=30)
     assert not alive
 
-    process = commands.start(tmp_path, *words, "rivals=[eager]", "export=tiny.so")
+    (database,) = (tmp_path / "outputs" / "tuning-database").iterdir()
+    with held_by_another_process(database / TURN_FILE) as holder:
+        process = commands.start(tmp_path, *words, "rivals=[eager]", "export=tiny.so")
+        while f"another run (process {holder.pid}" not in " ".join(process.output.split()):
+            assert process.wait(0.1) is None, process.output + process.errors
     assert process.wait(300) == 0, process.output + process.errors
     assert "wrote tiny.so: foretune.load('tiny.so')(*inputs)" in process.output
     assert "Scope Saving" not in process.errors

@@ -27,5 +27,5 @@ class InThisProcess:
 def features_in_this_process() -> Iterator[None]:
     """Loads features without other processes in the block."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dataset, "ProcessPoolExecutor", InThisProcess)
+        patch.setattr(dataset, "process_pool", InThisProcess)
         yield

@@ -95,6 +95,18 @@ class Aborts:
 
 
 @I.ir_module
+class KillsItself:
+    """End the process as a lack of memory does."""
+
+    @T.prim_func(s_tir=True)
+    def main(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.sblock("b"):
+                v = T.axis.spatial(4, i)
+                b[v] = a[v] + T.cast(T.call_extern("int32", "raise", 9), "float32")
+
+
+@I.ir_module
 class Segfaults:
     """Write to address 0."""
 

@@ -26,8 +26,9 @@ from ...models.checkpoints.checkpoint import Checkpoint, refuse_to_overwrite, ro
 from ...models.scaling.normaliser import Normaliser
 from ...terminal import CommandConsole, say, short_path
 from ...wording import counted, duration
-from ..fitting.fit import BEST, LAST
-from ..fitting.training import CONFIG
+from ..fitting.fit import BEST, LAST, keyboard_interrupts
+from ..fitting.training import CONFIG, alone_in
+from ..interruption import tells_how_to_continue
 from .config import ReinforceConfig
 from .environment import Environment
 from .judging import judge
@@ -149,7 +150,8 @@ def _fit(module: ExplorerModule, config: ReinforceConfig) -> None:
         for category in (UserWarning, FutureWarning):  # as in `training.fitting.fit`
             warnings.simplefilter("ignore", category)
         resumed = folder / LAST if config.resume else None
-        trainer.fit(module, ckpt_path=resumed, weights_only=True)
+        with keyboard_interrupts():
+            trainer.fit(module, ckpt_path=resumed, weights_only=True)
     module.load_state_dict(torch.load(folder / BEST, map_location="cpu", weights_only=True)["state_dict"])
 
 
@@ -215,7 +217,9 @@ def _check_interrupted(config: ReinforceConfig) -> None:
 
 def main(config: DictConfig) -> None:
     """Entry of `foretune reinforce`."""
-    result = run(from_hydra(config, ReinforceConfig))
+    settings = from_hydra(config, ReinforceConfig)
+    with alone_in(settings.run_dir), tells_how_to_continue(settings.run_dir):
+        result = run(settings)
     console = CommandConsole()
     for part, found in result.metrics.items():
         score, drawn = found["explorer_score"], found["random_score"]

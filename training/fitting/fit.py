@@ -7,6 +7,8 @@ import logging
 import sys
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +20,7 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from ...configuration import ConfigError
 from ...progress import LINE_EVERY_S
+from ...signals import as_interrupted
 from .config import TrainerConfig
 from .datamodule import CostModelData
 from .module import CostModelModule
@@ -60,12 +63,13 @@ def fit(
             # calls of torch.
             for category in (UserWarning, FutureWarning):
                 warnings.simplefilter("ignore", category)
-            trainer.fit(
-                module,
-                datamodule=records,
-                ckpt_path=last if resume and last.is_file() else None,
-                weights_only=True,
-            )
+            with keyboard_interrupts():
+                trainer.fit(
+                    module,
+                    datamodule=records,
+                    ckpt_path=last if resume and last.is_file() else None,
+                    weights_only=True,
+                )
         if is_main_process():
             (folder / DONE).write_text(json.dumps({"max_epochs": config.max_epochs}) + "\n", encoding="utf-8")
     # Read from the file, as a trainer that spawned its processes does not know them.
@@ -76,6 +80,17 @@ def fit(
     module.load_state_dict(torch.load(kept, map_location="cpu", weights_only=True)["state_dict"])
     module.cpu().eval()
     return trained
+
+
+@contextmanager
+def keyboard_interrupts() -> Iterator[None]:
+    """Raises KeyboardInterrupt if Lightning was interrupted, which would end the process with status 1."""
+    try:
+        yield
+    except SystemExit as end:
+        if isinstance(end.__context__, KeyboardInterrupt):
+            raise as_interrupted(end.__context__) from None
+        raise
 
 
 def is_main_process() -> bool:

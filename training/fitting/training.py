@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ...compiler.host.locks import LockedError, locked
 from ...configuration import ConfigError, as_json
 from ...dataset.features.table import LabelledFeatures
 from ...dataset.records.program_pool import measuring_s
@@ -40,6 +42,9 @@ log = logging.getLogger(__name__)
 
 CONFIG = "config.json"
 
+LOCK = ".lock"
+"""File in a run's folder that the training locks."""
+
 
 @dataclass(frozen=True)
 class TrainResult:
@@ -57,8 +62,36 @@ def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: st
 
     The seed determines split, initialisation and batches, and on one CPU the result, also of a training that
     was interrupted. The members of an ensemble are trained in sequence on the same records.
+
+    Raises:
+      ConfigError: another process trains in the folder, or the settings do not fit.
     """
     refuse_to_overwrite(config.checkpoint_dir)
+    with alone_in(config.run_dir):
+        return _trained(config, data, feature_version)
+
+
+@contextmanager
+def alone_in(run_dir: Path) -> Iterator[None]:
+    """Lets no other process train in a run's folder during the block.
+
+    Raises:
+      ConfigError: another process does.
+    """
+    with ExitStack() as stack:
+        if is_main_process():  # the processes of one training share a folder
+            run_dir.mkdir(parents=True, exist_ok=True)
+            try:
+                stack.enter_context(locked(run_dir / LOCK))
+            except LockedError as error:
+                raise ConfigError(
+                    f"run_dir={run_dir}: another run ({error}) is training in it; wait for it, stop it, or "
+                    "name another folder with hydra.run.dir"
+                ) from error
+        yield
+
+
+def _trained(config: TrainConfig, data: LabelledFeatures, feature_version: str) -> TrainResult:
     if config.trainer.threads is not None:
         torch.set_num_threads(config.trainer.threads)
     before = load_checkpoint(config.start_from, feature_version) if config.start_from else None

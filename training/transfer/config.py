@@ -43,6 +43,7 @@ class FinetuneConfig:
     optimiser: OptimiserConfig = field(default_factory=lambda: OptimiserConfig(learning_rate=3e-4))
     trainer: TrainerConfig = field(default_factory=lambda: TrainerConfig(max_epochs=20, patience=5))
     seed: int = 0
+    resume: bool = False
 
     def __post_init__(self) -> None:
         check_seed("seed", self.seed)
@@ -80,6 +81,7 @@ def training_of(
         seed=config.seed,
         start_from=config.checkpoint,
         train_only=["head"] if config.freeze_encoder else [],
+        resume=config.resume,
         notes={
             "few_shot": {
                 "hardware_id": hardware,

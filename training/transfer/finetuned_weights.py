@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -34,6 +35,8 @@ def finetune_weights(
     if config.keep == 0:
         return train_model(training, few, source.card.feature_version)
     directory = config.run_dir / FINE_TUNED
+    if config.resume:  # the epochs are kept apart from it
+        shutil.rmtree(directory, ignore_errors=True)
     trained = train_model(replace(training, checkpoint_dir=directory), few, source.card.feature_version)
     mixed = load_checkpoint(directory, source.card.feature_version)
     mix_into(mixed, source, config.keep)

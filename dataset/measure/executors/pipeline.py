@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from multiprocessing import Pipe
@@ -20,11 +20,12 @@ from ...hardware import Hardware
 from ...records.schema import FailureKind
 from ..job import MeasureConfig, MeasureJob, MeasureOutcome, outcome_from_reply
 from ..machine_errors import BatchEndedError
-from ..worker.process import WorkerLostError, WorkerSpec, WorkerStartError
-from ..worker.roles import LIBRARIES_KEPT
+from ..worker.losses import KILLS_ALLOWED, Losses, WorkersKilledError
+from ..worker.process import WorkerLostError, WorkerSpec, WorkerStartError, existing_pids
 from ..worker.scratch import ScratchFolder
+from . import stages
 from .pool import REFERENCE_TIMEOUT_S
-from .stages import QueuedBuild, QueuedReference, References, StageWorker, WorkItem, gathered
+from .stages import KeptLibraries, QueuedBuild, QueuedReference, References, StageWorker, WorkItem
 
 _MAX_LOSSES = 1
 """Number of retries of a candidate whose device was lost while it ran: a dead process or connection."""
@@ -34,7 +35,8 @@ class Pipeline:
     """Executor that compiles on this machine and times on one or several devices; thread-safe.
 
     `describe` returns the description of the devices. A process that dies, hangs or whose device has become
-    unusable is replaced. A candidate whose device is lost is timed once more.
+    unusable is replaced. A candidate whose device is lost is timed once more. What a killed process did is
+    repeated.
     """
 
     batches_overlap = True
@@ -52,7 +54,7 @@ class Pipeline:
         self._folder = ScratchFolder()
         self._numbers = iter(range(2**62))
         self._references = References(self._new_path)
-        self._kept: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._kept = KeptLibraries()
         self._to_compile: deque[WorkItem] = deque()
         self._to_time: deque[QueuedBuild] = deque()
         self._pending: set[QueuedBuild] = set()
@@ -64,7 +66,7 @@ class Pipeline:
         self._stopping = False
         self._inbox_lock = threading.Lock()
         self._ended_by: Exception | None = None
-        # A worker ends with the thread that starts it, so this thread lives until `close`.
+        self._losses = Losses()
         self._thread = threading.Thread(target=self._work, args=(compilers, devices), daemon=True)
         self._thread.start()
 
@@ -85,11 +87,11 @@ class Pipeline:
 
     @property
     def compiler_pids(self) -> list[int]:
-        return [worker.process.process.pid for worker in self._compilers]
+        return existing_pids(worker.process for worker in self._compilers)
 
     @property
     def device_pids(self) -> list[int]:
-        return [worker.process.process.pid for worker in self._timers]
+        return existing_pids(worker.process for worker in self._timers)
 
     @property
     def stage_pids(self) -> dict[str, list[int]]:
@@ -105,18 +107,13 @@ class Pipeline:
         DevicesLostError if no process starts or no device is available, and BatchEndedError after
         `stop_waiting`; both have the outcomes so far.
         """
-        best_s: dict[str, float] = {}
-        for job in jobs:
-            best_s[job.task] = min(best_s.get(job.task, float("inf")), job.best_latency_s)
-            if job.device is not None and not 0 <= job.device < self.devices:
-                raise ValueError(f"device={job.device}: must be from 0 to {self.devices - 1}")
-        builds = [QueuedBuild(job, best_s, self._new_path(".so"), device=job.device) for job in jobs]
+        builds = stages.queued(jobs, self.devices, self._new_path)
         with self._inbox_lock:
             if self._ended_by is not None:
                 raise self._ended_by
             self._inbox.extend(builds)
         self._wake_sender.send_bytes(b".")
-        return gathered(builds)
+        return stages.gathered(builds)
 
     def stop_waiting(self) -> None:
         """Drop all programs that no process has begun to build, now and from now on."""
@@ -175,8 +172,8 @@ class Pipeline:
             self._pending.add(build)
             if new := self._references.attach(build, self._pending):
                 self._to_compile.append(new)
-            if build.job.keep_built and build.job.key in self._kept:
-                build.artefact = self._kept[build.job.key]
+            if kept := self._kept.of(build.job):
+                build.artefact = kept
                 self._forward(build)
             else:
                 self._to_compile.append(build)
@@ -192,21 +189,15 @@ class Pipeline:
 
     def _dispatch(self) -> None:
         for worker in self._compilers:
-            if self._to_compile and self._is_free(worker):
+            if self._to_compile and worker.is_free():
                 item = self._to_compile.popleft()
                 is_reference = isinstance(item, QueuedReference)
                 worker.assign(item, REFERENCE_TIMEOUT_S if is_reference else self.config.build_timeout_s)
         for index, worker in enumerate(self._timers):
             build = next((c for c in self._to_time if c.device in (None, index)), None)
-            if build is not None and self._is_free(worker):
+            if build is not None and worker.is_free():
                 self._to_time.remove(build)
                 worker.assign(build, self.config.run_timeout_s)
-
-    def _is_free(self, worker: StageWorker) -> bool:
-        """Whether a worker can take an item; restarts a worker that was killed while idle."""
-        if worker.idle and not worker.process.alive:
-            worker.restart()
-        return worker.idle
 
     def _wait_and_handle(self) -> None:
         """Wait for the next message or deadline and handle it."""
@@ -235,6 +226,7 @@ class Pipeline:
         except WorkerLostError as lost:
             self._handle_loss(worker, item, lost)
             return
+        self._losses.answered()
         if isinstance(item, QueuedReference):
             self._finish_reference(item, reply.get("error"))
         elif timing:
@@ -247,7 +239,11 @@ class Pipeline:
         message = str(lost)
         if lost.kind is not FailureKind.WORKER_DIED:
             message = f"no answer within {worker.deadline - worker.asked_at:g} s"
-        if isinstance(item, QueuedBuild) and worker in self._timers and lost.kind is FailureKind.WORKER_DIED:
+        if lost.killed and item is not None and self._is_repeated(worker, item, lost):
+            pass
+        elif (
+            isinstance(item, QueuedBuild) and worker in self._timers and lost.kind is FailureKind.WORKER_DIED
+        ):
             self._time_again(worker, item, message)
         elif isinstance(item, QueuedBuild):
             self._fail(item, lost.kind, message, self._device_of(worker))
@@ -257,15 +253,32 @@ class Pipeline:
             worker.failed_starts += 1
             if worker.missing:
                 worker.process.kill()
-                self._handle_missing(worker, message)
+                killed = lost.killed is not None
+                self._handle_missing(worker, worker.process.start_failure_message(message, killed=killed))
                 return
         worker.restart()
 
-    def _handle_missing(self, worker: StageWorker, reason: str) -> None:
+    def _is_repeated(self, worker: StageWorker, item: WorkItem, lost: WorkerLostError) -> bool:
+        """Queue the item of a killed process again, unless that happened too often."""
+        try:
+            self._losses.killed(lost, id(item))
+        except WorkersKilledError as error:
+            self._fail_all(error)
+            return True
+        return self._queue_again(worker, item, KILLS_ALLOWED)
+
+    def _queue_again(self, worker: StageWorker, item: WorkItem, most: int) -> bool:
+        """Queue an item that lost its process or device, `most` times at most; whether it is queued."""
+        item.losses += 1
+        if item.losses <= most:
+            (self._to_time if worker in self._timers else self._to_compile).appendleft(item)  # type: ignore
+        return item.losses <= most
+
+    def _handle_missing(self, worker: StageWorker, problem: str) -> None:
         """Continue without a worker; fail all candidates if it was the last of its stage."""
         stage = self._timers if worker in self._timers else self._compilers
         if all(other.missing for other in stage):
-            self._fail_all(WorkerStartError(worker.process.start_failure_message(reason)))
+            self._fail_all(WorkerStartError(problem))
         elif stage is self._timers:
             if worker.suspect is not None:
                 self._to_time.appendleft(worker.suspect[0])
@@ -285,10 +298,7 @@ class Pipeline:
             self._fail(build, FailureKind.BUILD_ERROR, reply["error"])
             return
         build.artefact = reply
-        if build.job.keep_built:
-            self._kept[build.job.key] = reply
-            if len(self._kept) > LIBRARIES_KEPT:
-                self._discard(self._kept.popitem(last=False)[1])
+        self._kept.keep(build, self._pending)
         self._forward(build)
 
     def _timed(self, worker: StageWorker, build: QueuedBuild, reply: dict[str, Any]) -> None:
@@ -316,10 +326,7 @@ class Pipeline:
 
     def _time_again(self, worker: StageWorker, build: QueuedBuild, reason: str) -> None:
         """Requeue a candidate that lost its device, or fail it if this happens too often."""
-        build.losses += 1
-        if build.losses <= _MAX_LOSSES:
-            self._to_time.appendleft(build)
-        else:
+        if not self._queue_again(worker, build, _MAX_LOSSES):
             self._fail(build, FailureKind.WORKER_DIED, reason, self._device_of(worker))
 
     def _device_of(self, worker: StageWorker) -> int:
@@ -330,18 +337,12 @@ class Pipeline:
         outcome = MeasureOutcome(failure=kind, message=message, build_s=build.build_s, device=device)
         self._finish(build, outcome)
 
-    def _discard(self, artefact: dict[str, Any]) -> None:
-        """Delete a library that is neither kept nor needed by a pending candidate."""
-        in_use = [*self._kept.values(), *(build.artefact for build in self._pending)]
-        if "library" in artefact and not any(other is artefact for other in in_use):
-            Path(artefact["library"]).unlink(missing_ok=True)
-
     def _finish(self, build: QueuedBuild, outcome: MeasureOutcome) -> None:
         if build not in self._pending:
             return
         self._pending.remove(build)
         if build.artefact is not None:
-            self._discard(build.artefact)
+            self._kept.discard(build.artefact, self._pending)
         else:
             build.path.unlink(missing_ok=True)
         task = build.job.task

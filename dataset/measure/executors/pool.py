@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
@@ -22,7 +21,8 @@ from ...hardware.target_hardware import target_hardware
 from ...records.schema import FailureKind
 from ..job import MeasureConfig, MeasureJob, MeasureOutcome, outcome_from_reply
 from ..machine_errors import DevicesLostError
-from ..worker.process import WorkerLostError, WorkerProcess, WorkerSpec, WorkerStartError
+from ..worker.losses import KILLS_ALLOWED, Losses
+from ..worker.process import WorkerLostError, WorkerProcess, WorkerSpec, WorkerStartError, existing_pids
 from ..worker.roles import LIBRARIES_KEPT
 from ..worker.scratch import ScratchFolder
 
@@ -67,7 +67,8 @@ class WorkerPool:
 
     Building uses all workers at once. Timing uses one worker while the others wait, because programs timed
     together disturb each other. A worker that dies or hangs is replaced; its candidate becomes a typed
-    failure, and its other built candidates are built again.
+    failure, and its other built candidates are built again. If something else killed the worker, such as a
+    lack of memory, its candidate is built or timed again, while no other one is built.
     """
 
     devices = 1
@@ -89,8 +90,7 @@ class WorkerPool:
         # By content key of the module or reference, least recently used first.
         self._kept: OrderedDict[str, WorkerProcess] = OrderedDict()
         self._expected: OrderedDict[str, Path | None] = OrderedDict()  # None for a reference that failed
-        # A worker ends with the thread that starts it, and `measure` may run in a short-lived thread.
-        self._starter = ThreadPoolExecutor(1)
+        self._losses, self._run_losses = Losses(), Losses()
         self._workers = [self._start() for _ in range(workers or available_cores())]
 
     def __enter__(self) -> WorkerPool:
@@ -103,12 +103,11 @@ class WorkerPool:
         for worker in self._workers:
             worker.kill()
         self._workers = []
-        self._starter.shutdown()
         self._folder.cleanup()
 
     @property
     def worker_pids(self) -> list[int]:
-        return [worker.process.pid for worker in self._workers]
+        return existing_pids(self._workers)
 
     @property
     def stage_pids(self) -> dict[str, list[int]]:
@@ -129,7 +128,7 @@ class WorkerPool:
         """Measure jobs; returns one outcome for each, in order.
 
         A latency measured earlier in a call also counts as the best one that cuts slow programs short. Raises
-        DevicesLostError, with the outcomes so far, if a worker cannot be started.
+        DevicesLostError, with the outcomes so far, if a worker cannot be started or all are killed.
         """
         outcomes: dict[int, MeasureOutcome] = {}
         try:
@@ -143,18 +142,27 @@ class WorkerPool:
         best_s: defaultdict[str, float] = defaultdict(lambda: float("inf"))
         for job in jobs:
             best_s[job.task] = min(best_s[job.task], job.best_latency_s)
+        kills: Counter[int] = Counter()
         with self._measuring:
             while len(outcomes) < len(jobs):
                 pending = {number: job for number, job in enumerate(jobs) if number not in outcomes}
                 self._make_references(pending)
                 built = self._build(pending, outcomes)
                 with self.timing_context():
-                    for number, (worker, build_s) in built.items():
+                    # Programs whose worker was killed come last: they may kill the next one, too.
+                    for number, (worker, build_s) in sorted(built.items(), key=lambda one: kills[one[0]]):
                         if worker not in self._workers:
                             continue  # its worker was just replaced: build again in the next round
                         job = jobs[number]
-                        outcomes[number] = self._run(worker, number, job, best_s[job.task], build_s)
-                        best_s[job.task] = min(best_s[job.task], outcomes[number].latency_s)
+                        try:
+                            outcome = self._run(worker, number, job, best_s[job.task], build_s)
+                        except WorkerLostError as gone:
+                            kills[number] += bool(gone.killed)
+                            if gone.killed and kills[number] <= KILLS_ALLOWED:
+                                continue  # build it again in the next round
+                            outcome = MeasureOutcome(failure=gone.kind, message=str(gone), build_s=build_s)
+                        outcomes[number] = outcome
+                        best_s[job.task] = min(best_s[job.task], outcome.latency_s)
 
     def _make_references(self, jobs: Mapping[int, MeasureJob]) -> None:
         """Run missing references; one that failed is not run again, and its jobs are measured unchecked."""
@@ -215,42 +223,66 @@ class WorkerPool:
     def _ask_all(self, requests: Mapping[Any, _Request]) -> dict[Any, _Answer]:
         """Distribute requests over the workers and collect one answer each; replaces lost workers.
 
-        Raises WorkerStartError. It then replaces the busy workers, whose replies would answer later requests.
+        A request whose worker was killed is repeated, while the other workers are idle. Raises
+        WorkerStartError. It then replaces the busy workers, whose replies would answer later requests.
         """
-        queue = deque(requests.items())
+        queue, again = deque(requests), deque[Any]()
         in_flight: dict[int, tuple[Any, float]] = {}  # slot -> key of the request, deadline
         answers: dict[Any, _Answer] = {}
-        while queue or in_flight:
-            for slot in range(len(self._workers)):
-                if queue and slot not in in_flight:
-                    key, request = queue.popleft()
-                    try:
-                        self._ready_worker(slot).send(request.message)
-                    except WorkerStartError:
-                        for busy in in_flight:
-                            self._replace(busy)
-                        raise
-                    in_flight[slot] = key, time.monotonic() + request.timeout_s
-            next_deadline = min(deadline for _, deadline in in_flight.values())
-            wait(
-                [self._workers[slot].connection for slot in in_flight],
-                timeout=max(0.0, next_deadline - time.monotonic()),
-            )
-            for slot, (key, deadline) in list(in_flight.items()):
-                worker = self._workers[slot]
-                if not worker.connection.poll() and time.monotonic() < deadline:
-                    continue
-                del in_flight[slot]
-                try:
-                    answers[key] = _Answer(worker, worker.receive(0.0, FailureKind.BUILD_TIMEOUT))
-                except WorkerLostError as gone:
-                    answers[key] = _Answer(worker, {}, gone)
-                    self._replace(slot)
+        kills: Counter[Any] = Counter()
+        try:
+            while queue or again or in_flight:
+                if not queue and not in_flight:
+                    queue.append(again.popleft())
+                self._hand_out(queue, requests, in_flight)
+                for slot, key, answer in self._received(in_flight):
+                    del in_flight[slot]
+                    if answer.gone is not None:
+                        self._replace(slot)
+                        self._losses.killed(answer.gone, key)
+                        if answer.gone.killed and kills[key] < KILLS_ALLOWED:
+                            kills[key] += 1
+                            again.append(key)
+                            continue
+                    answers[key] = answer
+        except WorkerStartError:
+            for busy in in_flight:
+                self._replace(busy)
+            raise
         return answers
+
+    def _hand_out(
+        self, queue: deque[Any], requests: Mapping[Any, _Request], in_flight: dict[int, tuple[Any, float]]
+    ) -> None:
+        """Send the next requests of a queue to idle workers; raises WorkerStartError."""
+        for slot in range(len(self._workers)):
+            if queue and slot not in in_flight:
+                key = queue.popleft()
+                self._ready_worker(slot).send(requests[key].message)
+                in_flight[slot] = key, time.monotonic() + requests[key].timeout_s
+
+    def _received(self, in_flight: Mapping[int, tuple[Any, float]]) -> Iterator[tuple[int, Any, _Answer]]:
+        """Wait for answers or deadlines; yield slot, key and answer of each request that has ended."""
+        next_deadline = min(deadline for _, deadline in in_flight.values())
+        wait(
+            [self._workers[slot].connection for slot in in_flight],
+            timeout=max(0.0, next_deadline - time.monotonic()),
+        )
+        for slot, (key, deadline) in list(in_flight.items()):
+            worker = self._workers[slot]
+            if not worker.connection.poll() and time.monotonic() < deadline:
+                continue
+            try:
+                answer = _Answer(worker, worker.receive(0.0, FailureKind.BUILD_TIMEOUT))
+                self._losses.answered()
+            except WorkerLostError as gone:
+                answer = _Answer(worker, {}, gone)
+            yield slot, key, answer
 
     def _run(
         self, worker: WorkerProcess, number: int, job: MeasureJob, best_s: float, build_s: float
     ) -> MeasureOutcome:
+        """Time a built job; raises WorkerLostError after replacing its worker, and WorkersKilledError."""
         key = _name(number, job)
         expected = self._expected[job.reference_key] if job.reference is not None else None
         worker.send(
@@ -267,7 +299,9 @@ class WorkerPool:
             reply = worker.receive(self.config.run_timeout_s, FailureKind.RUN_TIMEOUT)
         except WorkerLostError as gone:
             self._replace(self._workers.index(worker))
-            return MeasureOutcome(failure=gone.kind, message=str(gone), build_s=build_s)
+            self._run_losses.killed(gone, number)
+            raise
+        self._run_losses.answered()
         if job.keep_built:
             self._kept[key] = worker
             self._kept.move_to_end(key)
@@ -285,7 +319,8 @@ class WorkerPool:
             try:
                 worker.wait_ready()
                 if not worker.alive:  # killed since it said that it is ready
-                    raise WorkerStartError(worker.start_failure_message("ended before its first request"))
+                    message = worker.start_failure_message(str(worker.lost()), killed=True)
+                    raise WorkerStartError(message)
                 break
             except WorkerStartError:
                 if not attempts_left:
@@ -298,7 +333,7 @@ class WorkerPool:
         self._workers[slot] = self._start()
 
     def _start(self) -> WorkerProcess:
-        return self._starter.submit(WorkerProcess, self._spec).result()
+        return WorkerProcess(self._spec)
 
 
 def _name(number: int, job: MeasureJob) -> str:

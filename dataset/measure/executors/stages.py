@@ -13,6 +13,7 @@ from typing import Any
 from ..job import MeasureJob, MeasureOutcome
 from ..machine_errors import BatchEndedError, DevicesLostError
 from ..worker.process import WorkerProcess, WorkerSpec, WorkerStartError
+from ..worker.roles import LIBRARIES_KEPT
 from .pool import REFERENCES_KEPT, warn_unchecked
 
 
@@ -27,6 +28,7 @@ class QueuedReference:
     done: bool = False
     failed: bool = False
     """Whether it ended without outputs; its candidates are measured unchecked."""
+    losses: int = 0
 
     def request(self) -> dict[str, Any]:
         return {"op": "reference", "module": self.module, "path": str(self.path)}
@@ -80,6 +82,16 @@ class QueuedBuild:
 WorkItem = QueuedReference | QueuedBuild
 
 
+def queued(jobs: Sequence[MeasureJob], devices: int, new_path: Callable[[str], Path]) -> list[QueuedBuild]:
+    """Builds of the jobs of a call; raises ValueError for a device that is none of `devices`."""
+    best_s: dict[str, float] = {}
+    for job in jobs:
+        best_s[job.task] = min(best_s.get(job.task, float("inf")), job.best_latency_s)
+        if job.device is not None and not 0 <= job.device < devices:
+            raise ValueError(f"device={job.device}: must be from 0 to {devices - 1}")
+    return [QueuedBuild(job, best_s, new_path(".so"), device=job.device) for job in jobs]
+
+
 def gathered(builds: Sequence[QueuedBuild]) -> list[MeasureOutcome]:
     """Outcomes of builds, after waiting for all of them.
 
@@ -131,6 +143,30 @@ class References:
         self._known.clear()
 
 
+class KeptLibraries:
+    """Libraries of jobs that will be timed again, by the key of the job; the oldest are forgotten."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, dict[str, Any]] = OrderedDict()
+
+    def of(self, job: MeasureJob) -> dict[str, Any] | None:
+        """Kept library of a job, or None."""
+        return self._kept.get(job.key) if job.keep_built else None
+
+    def keep(self, build: QueuedBuild, pending: Collection[QueuedBuild]) -> None:
+        """Keep the library of a build if its job asks for it."""
+        if build.job.keep_built and build.artefact is not None:
+            self._kept[build.job.key] = build.artefact
+            if len(self._kept) > LIBRARIES_KEPT:
+                self.discard(self._kept.popitem(last=False)[1], pending)
+
+    def discard(self, artefact: dict[str, Any], pending: Collection[QueuedBuild]) -> None:
+        """Delete a library that is neither kept nor needed by a pending candidate."""
+        in_use = [*self._kept.values(), *(build.artefact for build in pending)]
+        if "library" in artefact and not any(other is artefact for other in in_use):
+            Path(artefact["library"]).unlink(missing_ok=True)
+
+
 class StageWorker:
     """Process of a stage with its current item and deadline."""
 
@@ -166,6 +202,12 @@ class StageWorker:
     @property
     def idle(self) -> bool:
         return self.process.ready and self.item is None
+
+    def is_free(self) -> bool:
+        """Whether the worker can take an item; restarts a worker that was killed while idle."""
+        if self.idle and not self.process.alive:
+            self.restart()
+        return self.idle
 
     @property
     def missing(self) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
-import signal
 import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -54,15 +52,6 @@ def _answer(operations: Operations, op: str, **request: Any) -> dict[str, Any]:
         return {"error": text[-_MESSAGE_CHARS:], "usable": operations.usable()}
 
 
-def _die_with_parent() -> None:
-    """Make Linux kill this process when its parent ends, so that a kill -9 leaves no process running."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-
-
 def main(make: Callable[..., Operations]) -> None:
     """Entry point of a worker process; `make` takes the fields of the first message."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    _die_with_parent()
     serve(Connection(int(sys.argv[1])), make)

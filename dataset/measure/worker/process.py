@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
-import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from multiprocessing import Pipe
 from typing import Any
 
 from tvm.target import Target
 
+from ....compiler.host.memory import out_of_memory_kills, tells_of_no_memory
+from ....compiler.host.warm import Child, start_warm
 from ....compiler.tvm_compat import target_to_json
 from ....errors import UserError
 from ...records.schema import FailureKind
@@ -24,7 +25,7 @@ from ..job import MeasureConfig
 START_TIMEOUT_S = 120.0
 START_ATTEMPTS = 3
 
-_WITHOUT_TORCH = "import sys, runpy; sys.modules['torch'] = None; runpy.run_module({!r}, run_name='__main__')"
+_TORCH = "torch"
 """TVM imports torch if available, which accounts for most of the time and half of the memory of its start."""
 
 
@@ -33,11 +34,17 @@ class WorkerStartError(UserError, RuntimeError):
 
 
 class WorkerLostError(Exception):
-    """The worker died or timed out during a request."""
+    """The worker died or timed out during a request.
 
-    def __init__(self, kind: FailureKind, message: str) -> None:
+    `killed` is the worker if something outside of the request ended it, such as a lack of memory. `at` is the
+    time of this error, of `time.monotonic`.
+    """
+
+    def __init__(self, kind: FailureKind, message: str, killed: WorkerProcess | None = None) -> None:
         super().__init__(message)
         self.kind = kind
+        self.killed = killed
+        self.at = time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -55,26 +62,28 @@ class WorkerSpec:
     module: str = "foretune.dataset.measure.worker.main"
     # Whether the process may import torch; measuring does not need it.
     torch: bool = False
+    # Whether such processes share their imports. Contestants do not: each starts as its users start it.
+    shares_imports: bool = True
+    # Settings with which a run needs less memory for such processes.
+    thrift: str = "workers=1"
 
 
 class WorkerProcess:
-    """Worker process and the connection to it; `ready` after its first message.
-
-    Linux kills the process when the thread that started it ends, so this thread must outlive it.
-    """
+    """Worker process and the connection to it; `ready` after its first message."""
 
     def __init__(self, spec: WorkerSpec) -> None:
         self.spec = spec
         self.connection, theirs = Pipe()
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        self.process = subprocess.Popen(
-            [sys.executable, *_program(spec), str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            env={**os.environ, **spec.environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # output of LLVM and of candidates
-            stderr=self.errors,
-            start_new_session=True,
+        self.started_at = time.monotonic()
+        self._killed_before = out_of_memory_kills()
+        self.process: Child = start_warm(
+            spec.module,
+            theirs.fileno(),
+            self.errors,
+            without="" if spec.torch else _TORCH,
+            environment=spec.environment,
+            forked=spec.shares_imports,
         )
         theirs.close()
         self.ready = False
@@ -97,7 +106,8 @@ class WorkerProcess:
             try:
                 self.receive_ready(self.spec.start_timeout_s)
             except WorkerLostError as gone:
-                raise WorkerStartError(self.start_failure_message(str(gone))) from gone
+                message = self.start_failure_message(str(gone), killed=gone.killed is not None)
+                raise WorkerStartError(message) from gone
 
     def receive_ready(self, timeout_s: float) -> None:
         """Receive the message that the process is ready; raises WorkerLostError."""
@@ -108,7 +118,9 @@ class WorkerProcess:
             )
         self.ready = True
 
-    def start_failure_message(self, reason: str) -> str:
+    def start_failure_message(self, reason: str, *, killed: bool = False) -> str:
+        if killed:
+            return killed_message(self.spec, reason)
         if reason.startswith("no ") and reason.endswith(" device"):
             step = "`nvidia-smi` shows the devices; run the same command again once it is back"
         else:
@@ -121,31 +133,59 @@ class WorkerProcess:
             self.connection.send_bytes(json.dumps(message).encode())
 
     def receive(self, timeout_s: float, on_timeout: FailureKind) -> dict[str, Any]:
-        """Reply to the pending request; raises WorkerLostError if the worker died or timed out."""
+        """Reply to the pending request.
+
+        Raises WorkerLostError if the worker died, timed out or got no memory; the caller replaces it.
+        """
         if not self.connection.poll(timeout_s):
             raise WorkerLostError(on_timeout, f"no answer within {timeout_s:g} s")
         try:
-            return json.loads(self.connection.recv_bytes())
+            reply: dict[str, Any] = json.loads(self.connection.recv_bytes())
         except (EOFError, ConnectionResetError, OSError):
-            raise WorkerLostError(FailureKind.WORKER_DIED, self._cause_of_death()) from None
+            raise self.lost() from None
+        if tells_of_no_memory(error := str(reply.get("error", ""))):
+            message = f"out of memory ({error.strip().splitlines()[-1]})"
+            raise WorkerLostError(FailureKind.WORKER_DIED, message, killed=self)
+        return reply
 
     def kill(self) -> None:
         """Kill the process and its children, such as a running compiler."""
-        if self.alive:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        self.process.kill_group()
         self.connection.close()
         self.errors.close()
 
-    def _cause_of_death(self) -> str:
+    def lost(self) -> WorkerLostError:
+        """The way in which the process, which has ended, was lost."""
         code = self.process.wait()
         cause = f"killed by signal {-code}" if code < 0 else f"exited with code {code}"
         self.errors.seek(0)
         tail = self.errors.read().decode(errors="replace").strip()[-500:]
-        return f"{cause}: {tail}" if tail else cause
+        killed = -code in (signal.SIGKILL, signal.SIGTERM)
+        if killed and not tail:
+            cause += self._likely_cause(-code)
+        killed = killed or tells_of_no_memory(tail)
+        message = f"{cause}: {tail}" if tail else cause
+        return WorkerLostError(FailureKind.WORKER_DIED, message, killed=self if killed else None)
+
+    def _likely_cause(self, number: int) -> str:
+        """Why something killed the process: certain only if the kernel counts a process without memory."""
+        now, before = out_of_memory_kills(), self._killed_before
+        if number != signal.SIGKILL:
+            return ""
+        if now is not None and before is not None and now > before:
+            return ", out of memory as the kernel says"
+        return ", probably out of memory"
 
 
-def _program(spec: WorkerSpec) -> list[str]:
-    """Arguments that make Python run the worker's module."""
-    return ["-m", spec.module] if spec.torch else ["-c", _WITHOUT_TORCH.format(spec.module)]
+def existing_pids(workers: Iterable[WorkerProcess]) -> list[int]:
+    """Process ids of the workers that exist; one that is starting may not."""
+    return [worker.process.pid for worker in workers if worker.process.exists]
+
+
+def killed_message(spec: WorkerSpec, cause: str) -> str:
+    """Message for the user after something has killed processes again and again."""
+    kind = "measuring" if spec.role == "host" else spec.role
+    return (
+        f"{kind} process: {cause}; free some memory, or add {spec.thrift}, which needs less: the same "
+        "command continues from what is stored"
+    )

@@ -9,14 +9,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from .process import WorkerProcess
+from .process import WorkerProcess, WorkerStartError
 
 
 class ReplaceableProcess:
     """Current process of a worker; threads may pause, resume and replace it at the same time."""
 
     def __init__(self, start: Callable[[], WorkerProcess]) -> None:
-        """`start` starts a process; its thread must outlive the process."""
+        """`start` starts a process."""
         self._start = start
         self._pauses = 0
         self._changing = threading.Lock()
@@ -25,6 +25,21 @@ class ReplaceableProcess:
     @property
     def pid(self) -> int:
         return self.current.process.pid
+
+    def wait_ready(self) -> WorkerProcess:
+        """Current process, once it is ready; a process that dies as it starts is replaced, some times.
+
+        Raises WorkerStartError.
+        """
+        for attempts_left in reversed(range(self.current.spec.start_attempts)):
+            try:
+                self.current.wait_ready()
+                break
+            except WorkerStartError:
+                if not attempts_left or self.current.alive:  # one that is alive has told what is wrong
+                    raise
+                self.replace()
+        return self.current
 
     def replace(self) -> None:
         """Kills the process and starts a new one, which is paused if the old one is."""
@@ -53,6 +68,7 @@ class ReplaceableProcess:
 
     def _signal(self, number: signal.Signals) -> None:
         if self.current.alive:
+            self.current.process.wait_until_tied()
             with contextlib.suppress(ProcessLookupError):  # it may have ended just now
                 os.kill(self.pid, number)
 

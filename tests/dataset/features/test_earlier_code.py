@@ -58,7 +58,7 @@ def stored(tmp_path):
 
 def test_sums_that_were_scalars_do_not_teach(tmp_path, monkeypatch, stored):
     # In this process, as starting processes would take longer than their work.
-    monkeypatch.setattr(subject, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
+    monkeypatch.setattr(subject, "process_pool", lambda *_, **__: ThreadPoolExecutor(1))
     cache = tmp_path / "cache"
     for lanes, timestamp in ((24, WIDE_VECTORS_SINCE), (16, WIDE_VECTORS_SINCE - 1)):
         assert len(subject.load_labelled_features(stored(lanes, timestamp), cache)) == 1

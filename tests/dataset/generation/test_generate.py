@@ -197,7 +197,7 @@ def test_a_device_with_a_higher_peak_needs_no_replay(dataset, tmp_path, monkeypa
     faster = replace(device, peak_gflops=4 * device.peak_gflops, frequency_ghz=9.0, details={"new": 1})
     store.put_hardware(faster)
     with monkeypatch.context() as patch:
-        patch.setattr("foretune.dataset.features.dataset.ProcessPoolExecutor", None)
+        patch.setattr("foretune.dataset.features.dataset.process_pool", None)
         cached = load_labelled_features(store.folder, cache=tmp_path / "cache").features
     np.testing.assert_array_equal(cached.hardware, np.tile(faster.features(), (len(before), 1)))
     assert not np.array_equal(cached.hardware, before.hardware)

@@ -99,10 +99,10 @@ def test_a_hanging_process_costs_its_task_alone():
         hanging, other = samplers.open(request()), samplers.open(request(16))
         real = samplers._processes[0]
         real._replace = lambda: None  # the next one hangs, too
-        os.kill(real.pid, signal.SIGSTOP)
+        os.kill(real.worker.pid, signal.SIGSTOP)
         with pytest.raises(SamplingFailedError, match="no answer within 1 s"):
             hanging.next_round()
-        os.kill(real.pid, signal.SIGCONT)
+        os.kill(real.worker.pid, signal.SIGCONT)
         samplers._processes[1]._timeout_s = 120.0
         assert other.next_round().proposed
 
@@ -126,9 +126,9 @@ def test_a_task_that_fails_is_told_and_spares_the_process(pair):
     fine._process = failing._process
     with pytest.raises(SamplingFailedError):
         failing.next_round()
-    pid = failing._process.pid
+    pid = failing._process.worker.pid
     assert fine.next_round().proposed
-    assert failing._process.pid == pid
+    assert failing._process.worker.pid == pid
 
 
 def test_a_task_with_nothing_to_tune_is_told_apart(pair):

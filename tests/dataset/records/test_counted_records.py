@@ -80,7 +80,7 @@ def test_old_and_counted_records_unite_and_each_has_its_score(tmp_path, monkeypa
     assert exported.records == 6
 
     # Run in this process, as starting processes would take longer than their work.
-    monkeypatch.setattr(features_dataset, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
+    monkeypatch.setattr(features_dataset, "process_pool", lambda *_, **__: ThreadPoolExecutor(1))
     data = load_labelled_features(united.folder, cache=tmp_path / "cache")
     memory = dataset_scores(data).memory
     # The fake device moves 1 GB/s, so 0.5 MB take half of the millisecond.

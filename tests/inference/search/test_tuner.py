@@ -6,10 +6,13 @@ import math
 import time
 from contextlib import contextmanager
 from multiprocessing import Pipe
+from types import SimpleNamespace
 
 import pytest
 import tvm
 from foretune.dataset.measure import MeasureOutcome
+from foretune.dataset.measure.machine_errors import DevicesLostError
+from foretune.dataset.measure.worker.losses import WorkersKilledError
 from foretune.dataset.measure.worker.process import WorkerLostError
 from foretune.dataset.records.schema import FailureKind
 from foretune.inference.planners.base import Round
@@ -569,6 +572,49 @@ def test_a_search_process_that_dies_is_asked_once_more():
     dying = FakeSearcher(replies=[gone, gone])
     (result,) = tuner_of(dying).tune(TASKS[:1], UNTUNED_S[:1])
     assert result.reason == "the search process died: killed by signal 11"
+
+
+def killed():
+    """Loss of a search process that something else killed."""
+    spec = SimpleNamespace(role="search", thrift="search.processes=1 workers=1")
+    worker = SimpleNamespace(spec=spec, started_at=time.monotonic())
+    return WorkerLostError(FailureKind.WORKER_DIED, "killed by signal 9", killed=worker)
+
+
+class Killed(FakeSearcher):
+    """Its requests end as `ends` says: True kills its process."""
+
+    def __init__(self, *ends):
+        super().__init__()
+        self.ends = list(ends)
+
+    def reply(self):
+        if self.ends and self.ends.pop(0):
+            raise killed()
+        return super().reply()
+
+
+def test_the_work_of_killed_search_processes_is_repeated_for_some_time():
+    searcher, database = Killed(True, True, False, True), FakeDatabase()
+    results = tuner_of(searcher, database).tune(TASKS, UNTUNED_S)
+    assert [result.tuned_latency_s for result in results] == [0.003] * 3
+    searcher, database = Killed(False, True, True, True), FakeDatabase()
+    with pytest.raises(WorkersKilledError, match=r"search\.processes=1 workers=1, which needs less"):
+        tuner_of(searcher, database).tune(TASKS, UNTUNED_S)
+    assert len(database.committed) == 2  # of the first round
+
+
+def test_what_was_measured_before_the_devices_were_lost_is_kept():
+    def measure(jobs):
+        raise DevicesLostError("all lost", [latency_of_module(jobs[0]), *[None] * (len(jobs) - 1)])
+
+    executor, database = measuring_into([]), FakeDatabase()
+    executor.measure = measure
+    with pytest.raises(DevicesLostError, match="all lost"):
+        network_tuner(OneShotConfig(rounds=2, top_k=4), executor, [FakeSearcher()], database).tune(
+            TASKS[:1], UNTUNED_S[:1]
+        )
+    assert database.committed == [(TASKS[0].workload_hash, 0.004)]
 
 
 @pytest.mark.parametrize(

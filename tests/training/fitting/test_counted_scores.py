@@ -27,7 +27,7 @@ TASKS = [to_task(Dense(rows=64, in_features=n, out_features=128)) for n in (64, 
 
 
 def test_the_scores_of_a_task_are_different_targets(tmp_path, monkeypatch):
-    monkeypatch.setattr(features_dataset, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
+    monkeypatch.setattr(features_dataset, "process_pool", lambda *_, **__: ThreadPoolExecutor(1))
     records = [
         replace(pooled_record(task.workload_hash, trace, (1 + 0.01 * number) * 1e-3), target=TARGET)
         for task in TASKS

@@ -6,17 +6,17 @@ import signal
 import sys
 import threading
 import time
-from contextlib import suppress
 
 import pytest
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.hardware import named_hardware
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerStartError
-from foretune.dataset.measure.executors import pipeline as pipeline_module
+from foretune.dataset.measure.executors import stages
 from foretune.dataset.measure.executors.pipeline import Pipeline
 from foretune.dataset.measure.machine_errors import BatchEndedError, DevicesLostError
 from foretune.dataset.measure.worker.process import WorkerSpec
 from foretune.dataset.records.schema import FailureKind
+from support.killed_workers import kill, kill_at
 from support.programs import (
     Aborts,
     Doubled,
@@ -100,12 +100,17 @@ def test_several_threads_measure_side_by_side(two_devices):
 def test_killed_processes_are_replaced_and_no_candidate_is_blamed(two_devices):
     before = [*two_devices.compiler_pids, *two_devices.device_pids]
     for pid in before:
-        os.kill(pid, signal.SIGKILL)
-        with suppress(ChildProcessError):  # multiprocessing has collected its status
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        kill(pid)
     outcomes = two_devices.measure([checked(DoubledInTiles, device=number % 2) for number in range(4)])
     assert [outcome.failure for outcome in outcomes] == [None] * 4
     assert not set(before) & {*two_devices.compiler_pids, *two_devices.device_pids}
+
+
+def test_the_work_of_a_killed_process_is_repeated(two_devices, monkeypatch):
+    left = kill_at(monkeypatch, "export", "time")
+    outcomes = two_devices.measure([job(Doubled), job(Doubled)])
+    assert left == []
+    assert [outcome.failure for outcome in outcomes] == [None] * 2
 
 
 def test_what_is_kept_is_built_once(two_devices):
@@ -117,7 +122,7 @@ def test_what_is_kept_is_built_once(two_devices):
 
 
 def test_libraries_that_are_not_kept_any_more_leave_the_disk(monkeypatch):
-    monkeypatch.setattr(pipeline_module, "LIBRARIES_KEPT", 1)
+    monkeypatch.setattr(stages, "LIBRARIES_KEPT", 1)
     with pipeline(compilers=2) as executor:
         folder = executor._folder.path
         jobs = [job(program, keep_built=True) for program in (Doubled, DoubledInTiles, Tripled)]

@@ -2,7 +2,6 @@
 
 import math
 import os
-import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -10,16 +9,19 @@ from pathlib import Path
 
 import pytest
 from foretune.compiler.tvm_compat import parse_target
+from foretune.dataset.generation.testbed import check_measurement
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerPool
 from foretune.dataset.measure.job import MeasureConfigError
 from foretune.dataset.measure.machine_errors import DevicesLostError
 from foretune.dataset.measure.worker.process import WorkerProcess, WorkerSpec
 from foretune.dataset.records.schema import FailureKind, latency_of
+from support.killed_workers import kill, kill_at
 from support.programs import (
     Aborts,
     Doubled,
     DoubledInPart,
     DoubledInTiles,
+    KillsItself,
     Segfaults,
     Sleeps,
     Tripled,
@@ -105,11 +107,38 @@ def test_killed_workers_are_replaced_and_no_candidate_is_blamed(pool):
     kept = job(Doubled, keep_built=True)
     pool.measure([kept])
     for pid in before:
-        os.kill(pid, signal.SIGKILL)
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        kill(pid)
     outcomes = pool.measure([kept, *(job(Doubled) for _ in range(3))])
     assert [outcome.failure for outcome in outcomes] == [None] * 4
     assert not set(before) & set(pool.worker_pids)
+
+
+def test_the_work_of_a_killed_worker_is_repeated(pool, monkeypatch):
+    left = kill_at(monkeypatch, "reference", "build", "run")
+    reference = DoubledInTiles  # which no other test runs
+    outcomes = pool.measure([checked(Doubled, reference=reference), job(Doubled)])
+    assert left == []
+    assert [outcome.failure for outcome in outcomes] == [None] * 2
+    assert not outcomes[0].unchecked
+
+
+def test_the_self_check_survives_a_killed_worker(pool, monkeypatch):
+    left = kill_at(monkeypatch, "build")
+    check_measurement(pool, TARGET)
+    assert left == []
+
+
+def test_a_program_that_has_its_worker_killed_is_a_failure_and_several_are_an_error(pool):
+    good, bad = job(Doubled), job(KillsItself)
+    outcomes = pool.measure([good, bad, good])
+    assert [outcome.failure for outcome in outcomes] == [None, FailureKind.WORKER_DIED, None]
+    assert outcomes[1].message == "killed by signal 9, probably out of memory"
+    told = (
+        "3 times in a row; free some memory, or add workers=1, which needs less: the same command continues"
+    )
+    with pytest.raises(DevicesLostError, match=f"^measuring process: .*{told}") as lost:
+        pool.measure([bad, bad, bad])
+    assert lost.value.outcomes == [None] * 3
 
 
 def test_a_worker_outlives_the_thread_that_replaced_it(pool):
@@ -142,8 +171,7 @@ def test_what_was_measured_outlives_a_worker_that_does_not_start():
 def test_a_reply_that_nobody_waits_for_answers_no_later_request():
     with WorkerPool(TARGET, CONFIG, workers=2) as pool:
         pool.measure([job(Doubled)] * 2)
-        os.kill(pool.worker_pids[1], signal.SIGKILL)
-        os.waitid(os.P_PID, pool.worker_pids[1], os.WEXITED | os.WNOWAIT)
+        kill(pool.worker_pids[1])
         start, pool._start = pool._start, no_process
         with pytest.raises(DevicesLostError):
             pool.measure([MeasureJob("no module"), job(Doubled)])  # the first worker builds the first

@@ -121,4 +121,5 @@ def test_an_address_without_a_cluster_is_an_error_within_seconds(address, messag
 def _children(pid: int) -> list[int]:
     import psutil
 
-    return [child.pid for child in psutil.Process(pid).children() if "measure.worker" in child.cmdline()[2]]
+    children = psutil.Process(pid).children(recursive=True)
+    return [child.pid for child in children if any("measure.worker" in word for word in child.cmdline())]

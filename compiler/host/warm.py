@@ -1,0 +1,248 @@
+"""Processes forked from a warm one, which has imported their module.
+
+The first request for a module starts its server (`warm_server`), which ends when it is idle for a minute. The
+requests wait for its imports, and so the processes of one module pay them once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Protocol
+
+from .lifeline import TiedProcess, start_tied
+from .warm_server import IDLE_S, MESSAGE_BYTES, PING, STARTED
+
+WORKS_HERE = sys.platform == "linux"
+"""Whether processes can be forked and are ended by the kernel with their parent."""
+
+_PING_S = 5.0
+"""Seconds that a server may take to answer whether it still serves."""
+
+
+class Child(Protocol):
+    """Process that runs a module: forked, or started anew."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether the process was created. One whose imports are not ready is created later."""
+
+    @property
+    def pid(self) -> int:
+        """Process id; waits until the process exists."""
+
+    def poll(self) -> int | None:
+        """Exit status, negative for a signal; None while the process runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Exit status, at the end of the process."""
+
+    def kill_group(self) -> None:
+        """Kills the process and its children."""
+
+    def wait_until_tied(self) -> None:
+        """Waits until the process ends with this one."""
+
+
+class ForkedProcess:
+    """Process of a warm server, in a session of its own. It exists as soon as the server has its imports."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        """`channel` tells the process id, and later the exit status."""
+        self._channel = channel
+        self._reading = threading.Lock()
+        self._pid: int | None = None
+        self.returncode: int | None = None
+
+    @property
+    def exists(self) -> bool:
+        """See Child."""
+        return self._read(0.0, pid=True) and self._pid is not None
+
+    @property
+    def pid(self) -> int:
+        """See Child. Raises ProcessLookupError if the server ended before."""
+        self._read(None, pid=True)
+        if self._pid is None:
+            raise ProcessLookupError("the server of the process has ended")
+        return self._pid
+
+    def poll(self) -> int | None:
+        """See Child."""
+        self._read(0.0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """See Child. Raises subprocess.TimeoutExpired."""
+        if not self._read(timeout):
+            raise subprocess.TimeoutExpired("forked process", timeout or 0.0)
+        assert self.returncode is not None
+        return self.returncode
+
+    def kill_group(self) -> None:
+        """See Child."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
+
+    def wait_until_tied(self) -> None:
+        """See Child."""
+        self._read(None, pid=True)
+
+    def _read(self, timeout_s: float | None, *, pid: bool = False) -> bool:
+        """Reads what the server told, up to the process id or the exit status; False after the time-out."""
+        with self._reading:
+            while self.returncode is None and not (pid and self._pid is not None):
+                self._channel.settimeout(timeout_s)
+                try:
+                    told = self._channel.recv(64)
+                except (BlockingIOError, TimeoutError):
+                    return False
+                except OSError:
+                    told = b""
+                if not told:  # the server was killed, and its processes with it
+                    self.returncode = -signal.SIGKILL
+                elif told.startswith(STARTED):
+                    self._pid = int(told.split()[1])
+                else:
+                    self.returncode = int(told.split()[1])
+            if self.returncode is not None:
+                self._channel.close()
+            return True
+
+
+class _Kind(NamedTuple):
+    """What the processes of a server share."""
+
+    module: str
+    without: str
+    environment: tuple[tuple[str, str], ...]
+    """Variables that libraries read when they are loaded."""
+    path: str
+    """PYTHONPATH."""
+
+
+class _Server:
+    """Server of one kind of process."""
+
+    def __init__(self, kind: _Kind) -> None:
+        self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.process: TiedProcess = start_tied(
+                ["-m", f"{__package__}.warm_server", str(theirs.fileno()), kind.module],
+                deaf=True,
+                without=kind.without,
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, **dict(kind.environment)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        self._used_s = time.monotonic()
+
+    def fork(self, request: bytes, errors: int, argument: int) -> ForkedProcess:
+        """Asks for a process. Raises OSError if the server has ended."""
+        self._check()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            socket.send_fds(self._connection, [request], [theirs.fileno(), errors, argument])
+        self._used_s = time.monotonic()
+        return ForkedProcess(ours)
+
+    def _check(self) -> None:
+        """Raises OSError for a server that has ended, or that may do so at this moment."""
+        if self.process.poll() is not None:
+            raise ConnectionError("the server has ended")
+        if time.monotonic() - self._used_s > IDLE_S / 2:
+            self._connection.settimeout(_PING_S)
+            self._connection.send(PING)
+            if not self._connection.recv(64):
+                raise ConnectionError("the server has ended")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _Servers:
+    """Servers of this process by kind."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: dict[_Kind, _Server] = {}
+
+    def fork(self, kind: _Kind, request: bytes, errors: int, argument: int) -> ForkedProcess:
+        with self._lock:
+            if (server := self._of.get(kind)) is not None:
+                try:
+                    return server.fork(request, errors, argument)
+                except OSError:
+                    server.close()
+            server = self._of[kind] = _Server(kind)
+            return server.fork(request, errors, argument)
+
+    def pids(self) -> list[int]:
+        with self._lock:
+            return [server.process.pid for server in self._of.values() if server.process.poll() is None]
+
+
+@cache
+def _servers() -> _Servers:
+    return _Servers()
+
+
+if hasattr(os, "register_at_fork"):  # a fork starts servers of its own
+    os.register_at_fork(after_in_child=_servers.cache_clear)
+
+
+def server_pids() -> list[int]:
+    """Process ids of the servers of this process."""
+    return _servers().pids()
+
+
+def start_warm(
+    module: str,
+    argument: int,
+    errors: IO[Any],
+    *,
+    without: str = "",
+    environment: Mapping[str, str] | None = None,
+    forked: bool = True,
+) -> Child:
+    """Starts `python -m module argument`. It ignores Ctrl-C, SIGTERM and SIGHUP, and ends with this process.
+
+    Args:
+        module: module to run.
+        argument: descriptor that the process inherits, and whose number in it is the module's argument.
+        errors: file of its standard error. It has no other standard files.
+        without: package that the module cannot import, or "".
+        environment: variables in addition to those of this process.
+        forked: whether the process may share its imports with others.
+    """
+    further = dict(environment or {})
+    everything = {**os.environ, **further}
+    request = json.dumps({"environment": everything, "folder": str(Path.cwd())}).encode()
+    if forked and WORKS_HERE and len(request) < MESSAGE_BYTES:
+        kind = _Kind(module, without, tuple(sorted(further.items())), os.environ.get("PYTHONPATH", ""))
+        with suppress(OSError):
+            return _servers().fork(kind, request, errors.fileno(), argument)
+    return start_tied(
+        ["-m", module, str(argument)],
+        deaf=True,
+        without=without,
+        pass_fds=[argument],
+        env=everything,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+    )

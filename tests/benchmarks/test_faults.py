@@ -1,0 +1,59 @@
+"""The benchmark of random faults: its plan, its sums, and a sample that hits a small training."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from support.paths import ROOT
+
+from benchmarks.faults import __main__ as command
+from benchmarks.faults.kinds import FULL_DISK, KILL_CHILD, KINDS, planned
+from benchmarks.faults.subjects import SUBJECTS
+from benchmarks.faults.trial import _message
+
+
+def test_a_seed_plans_all_kinds_of_all_commands():
+    faults = planned(72, 3, list(SUBJECTS), list(KINDS))
+    assert (
+        faults == planned(72, 3, list(SUBJECTS), list(KINDS)) != planned(72, 4, list(SUBJECTS), list(KINDS))
+    )
+    counts = Counter((fault.command, fault.kind) for fault in faults)
+    assert len(counts) == 5 * 8 - 3 and set(counts.values()) <= {1, 2}
+    assert {name for name, kind in counts if kind == KILL_CHILD} == {"generate", "tune"}
+    assert planned(8, 3, list(SUBJECTS), list(KINDS)) == faults[:8]  # a longer plan begins with a shorter one
+
+
+def test_what_must_not_happen_is_counted():
+    row = {"lost": 2, "left_running": 1, "tracebacks": 0, "hung": True, "continued": False}
+    fine = {"lost": 0, "left_running": 0, "tracebacks": 0, "hung": False, "continued": True}
+    counts = {"lost": 2, "left_running": 1, "tracebacks": 0, "hung": 1, "not_continued": 1}
+    assert command.summary([row, fine]) == {"faults": 2, **counts}
+
+
+@pytest.mark.parametrize(
+    ("errors", "message"),
+    [
+        ("a warning\nerror: dataset=d: is missing\nleaked 3 types", "error: dataset=d: is missing"),
+        ("Traceback (most recent call last):\n  File x\n    y\nOSError: full\nmore", "OSError: full"),
+        ("one\ntwo\n", "two"),
+        ("", ""),
+    ],
+)
+def test_the_line_that_says_why_is_kept(errors, message):
+    assert _message(errors) == message
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_ten_faults_of_a_training_lose_nothing_and_leave_nothing(tmp_path, monkeypatch):
+    kinds = [kind for kind in KINDS if kind not in (KILL_CHILD, FULL_DISK)]
+    words = ["--faults", "10", "--commands", "train", "--kinds", *kinds, "--runs-in", str(tmp_path / "runs")]
+    arguments = command.arguments_of([*words, "--dataset", str(ROOT / "data/cpu")])
+    result = command.run(arguments)
+    assert result["pending"] == 0 and {row["kind"] for row in result["rows"]} == set(kinds)
+    assert {name: result[name] for name in command.COUNTS} == dict.fromkeys(command.COUNTS, 0), result["rows"]
+    # What is kept is not run again.
+    monkeypatch.setattr(command.Trials, "run", lambda *_: pytest.fail("ran again"))
+    assert json.loads(json.dumps(command.run(arguments))) == result

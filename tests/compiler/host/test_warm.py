@@ -1,0 +1,127 @@
+"""Processes of a warm server: they run as new ones would, and end with this process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import psutil
+import pytest
+from foretune.compiler.host import warm
+from foretune.compiler.host.warm import start_warm
+
+pytestmark = pytest.mark.skipif(not warm.WORKS_HERE, reason="processes are not forked here")
+
+TELLS = """
+import os, sys
+IMPORTED_BY = os.getpid()
+def tell(text):
+    with os.fdopen(int(sys.argv[1]), "w") as out:
+        out.write(text)
+"""
+
+MODULE = """
+import os, signal, sys
+import counted
+if __name__ == "__main__":
+    if os.environ.get("WAITS"):
+        signal.pause()
+    if os.environ.get("FAILS"):
+        raise ValueError("as asked")
+    counted.tell(f"{counted.IMPORTED_BY} {os.getpid()} {os.getcwd()} {os.environ.get('ASKED')}")
+    sys.exit(3)
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Name of a module that processes can run, and that imports another one."""
+    (tmp_path / "counted.py").write_text(TELLS)
+    (tmp_path / "runs.py").write_text(MODULE)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    return "runs"
+
+
+def told_by(module: str, **environment: str) -> tuple[int, list[str], str]:
+    """Exit status, words and standard error of a process."""
+    read, write = os.pipe()
+    with tempfile.TemporaryFile() as errors:
+        process = start_warm(module, write, errors, environment=environment)
+        os.close(write)
+        with os.fdopen(read) as out:
+            words = out.read().split()
+        status = process.wait(30)
+        errors.seek(0)
+        return status, words, errors.read().decode()
+
+
+def test_processes_share_the_imports_of_a_server(module, tmp_path, monkeypatch):
+    folder = tmp_path / "other"
+    folder.mkdir()
+    status, (server, first, _, asked), errors = told_by(module)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("ASKED", "yes")
+    again, (same, second, where, now), _ = told_by(module)
+    assert status == again == 3 and not errors
+    assert server == same and len({server, first, second}) == 3
+    assert (asked, where, now) == ("None", str(folder), "yes")
+
+
+def test_variables_that_libraries_read_early_have_a_server_of_their_own(module):
+    assert told_by(module)[1][0] != told_by(module, OMP_NUM_THREADS="1")[1][0]
+
+
+def test_an_error_is_told_as_by_a_new_process(module):
+    status, _, errors = told_by(module, FAILS="1")
+    assert status == 1 and errors.rstrip().endswith("ValueError: as asked")
+    status, _, errors = told_by("no_such_module")
+    assert status == 1 and "No module named no_such_module" in errors
+
+
+def test_a_killed_process_tells_its_signal_and_a_killed_server_is_replaced(module):
+    read, write = os.pipe()
+    with tempfile.TemporaryFile() as errors:
+        process, other = (start_warm(module, write, errors, environment={"WAITS": "1"}) for _ in range(2))
+        server = psutil.Process(process.pid).ppid()
+        assert process.poll() is None and server in warm.server_pids()
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.05)
+        os.kill(process.pid, signal.SIGSTOP)
+        process.kill_group()
+        assert process.poll() == -signal.SIGKILL
+        os.kill(server, signal.SIGKILL)
+        assert other.wait(10) == -signal.SIGKILL
+        psutil.wait_procs([psutil.Process(other.pid)] if psutil.pid_exists(other.pid) else [], timeout=10)
+        assert not psutil.pid_exists(other.pid)
+        third = start_warm(module, write, errors, environment={"WAITS": "1"})
+        assert psutil.Process(third.pid).ppid() != server
+        third.kill_group()
+    os.close(read)
+    os.close(write)
+
+
+def test_a_process_ends_with_a_killed_parent_even_if_it_is_stopped(module, tmp_path):
+    code = (
+        "import os, signal, sys, time\nfrom foretune.compiler.host.warm import start_warm\n"
+        "process = start_warm('runs', 0, sys.stderr, environment={'WAITS': '1'})\n"
+        "os.kill(process.pid, signal.SIGSTOP)\nprint(process.pid, flush=True)\ntime.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert parent.stdout is not None
+    child = psutil.Process(int(parent.stdout.readline()))
+    parent.kill()
+    parent.communicate()
+    psutil.wait_procs([child], timeout=10)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_an_idle_server_ends_and_the_next_process_starts_another(module, monkeypatch):
+    monkeypatch.setattr(warm, "IDLE_S", 0.0)  # the server is asked whether it still serves
+    (server, *_), (same, *_) = told_by(module)[1], told_by(module)[1]
+    assert server == same
+    os.kill(int(server), signal.SIGKILL)
+    assert told_by(module)[1][0] != server
