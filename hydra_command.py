@@ -37,8 +37,8 @@ def run_command(
 ) -> None:
     """Composes conf/`config_name`.yaml with the overrides among `words`, and calls `job` with the result.
 
-    Hydra's flags, such as --cfg and --multirun, work as in any application of Hydra, except for --help, which
-    Foretune prints itself. Several runs start after `check` has accepted the settings of each. They end with a
+    Hydra's flags, such as --cfg and --multirun, work as in any application of Hydra; Foretune itself prints
+    --help and --help-all. Several runs start after `check` has accepted the settings of each, and end with a
     table.
 
     Raises:

@@ -21,7 +21,6 @@ from ..search.config import OneShotConfig
 from .base import Searcher
 from .searchers import ProcessSearcher, start_searchers
 
-
 STARTING = "starting processes"
 """Part of the processes that import modules for others."""
 
