@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -22,10 +22,14 @@ from ...dataset.records.database_lines import (
     parsed_workload,
 )
 from ...errors import first_line
+from ..database.task_note import TaskNote
 from .archive import BundleError, damaged, read_archive, write_archive
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the layout, incremented when an older foretune cannot read a bundle or would misread it."""
+
+READ_VERSIONS = (1, SCHEMA_VERSION)
+"""Versions that this foretune reads; bundles of version 1 have no `Manifest.notes`."""
 
 MANIFEST_FILE = "manifest.json"
 MEMBERS = (MANIFEST_FILE, WORKLOAD_FILE, RECORD_FILE)
@@ -71,6 +75,15 @@ class Manifest:
     versions: dict[str, str]
     """Versions of foretune and tvm."""
     tasks: list[BundleTask]
+    """Tasks with schedules."""
+    notes: list[TaskNote] = field(default_factory=list)
+    """What runs decided about tasks, with and without a schedule."""
+
+    @property
+    def decided(self) -> list[TaskNote]:
+        """Tasks that the network runs without a schedule, each with the reason."""
+        tuned = {task.workload_hash for task in self.tasks}
+        return [note for note in self.notes if note.decided and note.workload_hash not in tuned]
 
     def to_json(self) -> str:
         """Text of manifest.json."""
@@ -132,7 +145,10 @@ def read_bundle(path: str | Path) -> Bundle:
 
 def content_hash(manifest: Manifest, workloads: bytes, records: bytes) -> str:
     """SHA-256 over the manifest without `content_sha256`, the workloads and the records."""
-    rest = json.dumps(asdict(replace(manifest, content_sha256="")), sort_keys=True, separators=(",", ":"))
+    values = asdict(replace(manifest, content_sha256=""))
+    if manifest.schema_version == 1:
+        del values["notes"]
+    rest = json.dumps(values, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256()
     for part in (rest.encode(), workloads, records):
         digest.update(f"{len(part)}:".encode() + part)
@@ -161,12 +177,15 @@ def _manifest(path: Path, content: bytes) -> Manifest:
     try:
         values = json.loads(content)
         version = values.get("schema_version") if isinstance(values, dict) else None
-        if version != SCHEMA_VERSION:
+        if version not in READ_VERSIONS:
             raise BundleError(
                 f"bundle={path}: {MANIFEST_FILE}: schema_version={version!r:.40}, but this foretune reads "
-                f"{SCHEMA_VERSION}; use the foretune that wrote it, or export it again with this one"
+                f"{' and '.join(map(str, READ_VERSIONS))}; use the foretune that wrote it, or export it "
+                "again with this one"
             )
-        return read_fields(Manifest, values)
+        if version == 1 and "notes" in values:
+            raise ValueError("'notes' is unknown in a bundle of version 1")
+        return read_fields(Manifest, {"notes": [], **values})
     except BundleError:
         raise
     except (ValueError, TypeError, OverflowError, RecursionError) as error:

@@ -96,6 +96,11 @@ def merge(
     return merged
 
 
+def tuned_tasks(folder: Path) -> set[str]:
+    """Workload hashes of the tasks with a schedule in a folder."""
+    return {name for name, _ in _Folder.read(folder).latency_s}
+
+
 @dataclass
 class _Folder:
     """Current files of a tuning database."""

@@ -47,6 +47,8 @@ def hold_open(owner: object, folder: Path) -> None:
 
     On a file system without locks, no lock is held.
     """
+    if not folder.is_dir():  # opened for reading only
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     weakref.finalize(owner, os.close, descriptor)
     with suppress(OSError):

@@ -17,9 +17,13 @@ BY_STOCK = "stock TVM with nothing set"
 
 NOTHING_TO_TUNE = "nothing to tune"
 UNTUNED_IS_FASTER = "untuned is faster"
+NO_CANDIDATE_RAN = "no candidate ran"
+NO_CANDIDATE = "no candidate was found"
+FAST_ENOUGH = "the network reaches latency_target_s without it"
+NO_TIME = "the limits of the run left no time for it"
 NOT_BUILT = "TVM builds no code for its schedule in the network"
 WRONG = "its schedule computes other values"
-"""Reasons why a completely searched task has no schedule."""
+"""Reasons why a task has no schedule."""
 
 
 @dataclass(frozen=True)

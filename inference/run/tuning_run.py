@@ -67,6 +67,11 @@ class TuningRun(ABC):
         self.watch.add({"start and imports": self.elapsed_s()})
         self.predicted: PredictedSchedules | None = None  # of a run that measures nothing
 
+    @property
+    def only_reads(self) -> bool:
+        """Whether the run searches nothing, and leaves the database as it is."""
+        return self.config.require_database or not self.searches
+
     @abstractmethod
     def run(self) -> TuneResult:
         """Tunes and writes the report. Raises UserError."""
@@ -133,7 +138,7 @@ class TuningRun(ABC):
                 hardware = workforce.hardware()
                 database = self._open_database(target, hardware)
                 if not config.search.measure:
-                    self.predicted = PredictedSchedules(database.folder, target)
+                    self.predicted = PredictedSchedules(database.folder, target, read_only=self.only_reads)
                 if not self._expects_nothing(database):
                     self._start(workforce, database)  # during the next stage
             yield Opened(target, hardware, workforce, database)
@@ -153,7 +158,7 @@ class TuningRun(ABC):
 
     def _expects_nothing(self, database: TuningDatabase) -> bool:
         """Whether the run is likely to find nothing to do."""
-        if self.config.require_database or not self.searches:
+        if self.only_reads:
             return True
         return not self.config.retune and database.notes.expects_nothing(self.config.task_settings)
 
@@ -176,7 +181,7 @@ class TuningRun(ABC):
         )
 
     def _open_database(self, target: Target, hardware: Hardware) -> TuningDatabase:
-        database = TuningDatabase(self.config.database, target, hardware)
+        database = TuningDatabase(self.config.database, target, hardware, read_only=self.only_reads)
         if database.dropped_lines:
             dropped = f"{database.folder}: dropped an unfinished line that a stop had left"
             say(self.console, dropped, "yellow")
@@ -188,8 +193,8 @@ class TuningRun(ABC):
         """Searches the due tasks and alternatives, and returns their results."""
         config, workforce, database = self.config, opened.workforce, opened.database
         if config.require_database:
-            database.require(needed_tasks(tasks, offers, database.latency_of))
-        searches = self.searches and not config.require_database
+            database.require(needed_tasks(tasks, offers, database.network_latency_s), self.predicted)
+        searches = not self.only_reads
         with self.watch.stage("start and imports"):
             reuse = reuse_of_run(config.search, opened.target, database, retune=config.retune)
             starts = self._starts(opened)
@@ -209,7 +214,7 @@ class TuningRun(ABC):
                     # If all schedules must exist already, only the network runs.
                     untuned_s = None if searches else [_noted_untuned_s(task, database) for task in tasks]
                     results = tuner.tune(tasks, untuned_s, offers)
-                    if self.searches and not self._anything_due(tasks, database, reuse, offers=offers):
+                    if searches and not self._anything_due(tasks, database, reuse, offers=offers):
                         database.notes.note_nothing_left(self.config.task_settings)
             except KeyboardInterrupt:
                 have = f"{part_of(tuner.tuned, total, 'task')} {verb(tuner.tuned or total, 'has', 'have')}"
@@ -249,9 +254,14 @@ class TuningRun(ABC):
         """Tuner of a run with started processes."""
         config, workforce, database = self.config, opened.workforce, opened.database
         search = config.search
-        memory = SurrogateMemory.of(database.folder, workforce.checkpoint, shared=search.share_surrogate)
+        shared = search.share_surrogate and not self.only_reads
         ledger = Ledger(
-            database, search.rounds, retune=config.retune, predicted=self.predicted, memory=memory
+            database,
+            search.rounds,
+            retune=config.retune,
+            searches=not self.only_reads,
+            predicted=self.predicted,
+            memory=SurrogateMemory.of(database.folder, workforce.checkpoint, shared=shared),
         )
         return NetworkTuner(
             search,
@@ -279,7 +289,7 @@ class TuningRun(ABC):
         """Whether to measure GPU templates that were never measured."""
         config = self.config
         asked = config.search.templates and config.search.measure
-        return bool(asked and self.searches and not config.require_database and config.executor.has_device)
+        return bool(asked and not self.only_reads and config.executor.has_device)
 
     def joined_calls(self, mod: tvm.IRModule, target: Target) -> dict[str, Due]:
         """Calls of a network whose templates `gpu_templates` measures, if it measures any."""

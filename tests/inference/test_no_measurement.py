@@ -23,6 +23,7 @@ from foretune.dataset.records.database_lines import RECORD_FILE, WORKLOAD_FILE
 from foretune.inference.database.predicted_schedules import PredictedSchedules
 from foretune.inference.database.schedule_lines import DatabaseUnreadableError
 from foretune.inference.database.tuning_database import TuningDatabase
+from foretune.inference.database.tuning_notes import TuningNotes
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.run.config import TuneConfig, TuneConfigError
 from foretune.inference.run.result import TuneResult
@@ -102,6 +103,10 @@ class Rated(FakeSearcher):
 
 class Taken(dict):
     """Predicted schedules of a run, in the place of a folder of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes = TuningNotes()
 
     def __contains__(self, task: object) -> bool:
         return super().__contains__(task.workload_hash)

@@ -11,7 +11,9 @@ import pytest
 from foretune.compiler.networks import extract_tasks, load_network, to_relax
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.hardware.target_hardware import target_hardware
-from foretune.inference.database.tuning_database import TuningDatabase
+from foretune.dataset.records.database_lines import RECORD_FILE
+from foretune.inference.database.predicted_schedules import PredictedSchedules
+from foretune.inference.database.tuning_database import MissingScheduleError, TuningDatabase
 from foretune.inference.run.config import TuneConfig
 from foretune.inference.run.result import TuneResult
 from foretune.inference.search.checkpoint_fit import CheckpointFitError
@@ -20,6 +22,7 @@ from foretune.inference.tune import run
 from foretune.inference.workers import workforce
 from foretune.models.checkpoints.checkpoint import CheckpointNotFoundError
 from rich.console import Console
+from support.disks import refuse_writing
 from support.schedules import add_schedules
 from tvm.s_tir import meta_schedule as ms
 
@@ -140,6 +143,49 @@ def test_what_is_not_known_is_started_for_at_once(
     notes.note_nothing_left(filled.task_settings)
     with pytest.raises(RuntimeError, match="make_executor started"):
         finished(config(tmp_path, **changes))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("decided", ["schedule", "untuned is faster", "no candidate ran", "predicted"])
+def test_a_read_only_database_is_enough_for_a_run_that_requires_it(
+    filled: TuneConfig, started: list[str], monkeypatch: pytest.MonkeyPatch, decided: str
+) -> None:
+    database = TuningDatabase(filled.database, TARGET, target_hardware(TARGET, measured=False))
+    network = load_network(**filled.network_arguments)
+    (task,) = extract_tasks(to_relax(network, TARGET), TARGET, "linear")
+    search = filled.search
+    if decided == "predicted":
+        PredictedSchedules(database.folder, TARGET).notes.note_left(task, "no candidate was found")
+        search = replace(search, measure=False)
+    elif decided == "untuned is faster":
+        database.notes.note_ended(task, decided)
+    elif decided != "schedule":
+        database.notes.note_left(task, decided)
+    if decided != "schedule":
+        (database.folder / RECORD_FILE).unlink()
+    with (database.folder / RECORD_FILE).open("a") as file:
+        file.write("[0, [[")  # a run was killed
+    before = content(filled.database)
+    refuse_writing(monkeypatch, filled.database)
+    result = finished(replace(filled, require_database=True, search=search))
+    assert started == [] and content(filled.database) == before
+    (found,) = result.tasks
+    reason = {"schedule": "", "predicted": "no candidate was found"}.get(decided, decided)
+    assert found.reason == reason
+    assert found.tuned_latency_s == (pytest.approx(1e-4) if decided == "schedule" else None)
+    assert found.untuned_latency_s == 1e-3 and result.outputs_match
+
+
+def test_a_run_that_requires_what_no_run_has_decided_leaves_no_trace(
+    filled: TuneConfig, started: list[str], tmp_path: Path
+) -> None:
+    there = tmp_path / "elsewhere"
+    with pytest.raises(MissingScheduleError, match=r"require_database=true: task .* has no schedule in"):
+        finished(replace(filled, require_database=True, database=there))
+    assert started == [] and not there.exists()
 
 
 def test_the_device_goes_by_the_same_name_measured_or_not() -> None:
