@@ -15,10 +15,10 @@ from foretune.inference.bundle.format import (
     Manifest,
     content_hash,
     read_bundle,
-    read_fields,
     write_bundle,
 )
 from foretune.inference.database.task_note import TaskNote
+from foretune.json_fields import read_fields
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.bundles import bundle_of
@@ -96,14 +96,14 @@ TASK = asdict(bundle_of(LATENCIES).manifest.tasks[0])
         ({"network": "\x1b[2J"}, "network has characters that do not print"),
         ({"target": ["llvm"]}, "target=.* must be a dict"),
         ({"target": {"kind": {"a": {"b": {"c": {"d": {"e": {"f": {"g": 1}}}}}}}}}, "target is nested over 8"),
-        ({"hardware": {**HARDWARE, "cores": "two"}}, r"hardware\.cores='two' must be a number"),
-        ({"hardware": {**HARDWARE, "cores": -1}}, r"hardware\.cores=-1 must be a number of at least 0"),
+        ({"hardware": {**HARDWARE, "cores": "two"}}, r"hardware\.cores='two' must be a whole number"),
+        ({"hardware": {**HARDWARE, "cores": -1}}, r"hardware\.cores=-1 must be a whole number of at least 0"),
         ({"hardware": {"name": "a"}}, r"hardware\.'bandwidth_gbs' is missing"),
         ({"tasks": {}}, "tasks={} must be a list"),
         ({"tasks": [TASK, 3]}, r"tasks\[1\] is no JSON object: 3"),
         ({"tasks": [{**TASK, "latency_s": "fast"}]}, r"tasks\[0\]\.latency_s='fast' must be a number"),
         ({"tasks": [{**TASK, "latency_s": float("nan")}]}, r"tasks\[0\]\.latency_s=nan must be a number"),
-        ({"tasks": [{**TASK, "records": 10**400}]}, r"tasks\[0\]\.records=10+ must be a number of"),
+        ({"tasks": [{**TASK, "records": 10**400}]}, r"tasks\[0\]\.records=10+ must be a whole number of"),
         ({"database_workload.json": b'["x","e30="]\n'}, "database_workload.json, line 1: no workload"),
         ({"database_workload.json": b"[1,\n"}, "database_workload.json, line 1: "),
         ({"database_tuning_record.json": b"[9,[]]\n"}, "json, line 1: of the task 9, but there are 2 tasks"),

@@ -1,0 +1,22 @@
+"""Types of the arguments that networks take: numbers with the range that a configuration or a card may give."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ...json_fields import Limits
+
+Width = Annotated[int, Limits(1, 2**14)]
+"""Number of units of a layer."""
+
+Depth = Annotated[int, Limits(1, 2**7)]
+"""Number of layers, heads or splits in a row."""
+
+Number = Annotated[int, Limits(1, 2**20)]
+"""Number of repetitions of a training, or of positions."""
+
+MOST_MEMBERS = 64
+Members = Annotated[int, Limits(1, MOST_MEMBERS)]
+"""Number of models of one kind in an ensemble."""
+
+Share = Annotated[float, Limits(0, 1)]
