@@ -61,10 +61,10 @@ def disk_errors(path: Path, *, field: str = "", kept: str = "") -> Iterator[None
 
 @contextmanager
 def written_whole(path: Path, *, field: str = "", kept: str = "") -> Iterator[Path]:
-    """Yields a path beside `path`; what the block writes there replaces `path` at its end, whole or not at all.
+    """Yields a path beside `path`. What the block writes there replaces `path`, whole or not at all.
 
-    Folders above are created. If the block raises, `path` stays as it was and nothing is left beside it. Raises
-    CannotWriteError; `field` and `kept` are those of `disk_errors`.
+    Folders above are created. If the block raises, `path` stays as it was and nothing is left beside it.
+    Raises CannotWriteError; `field` and `kept` are those of `disk_errors`.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with disk_errors(path, field=field, kept=kept):
@@ -90,7 +90,7 @@ def write_whole(path: Path, content: str | bytes, *, field: str = "", kept: str 
 
 
 def check_writable(path: Path, field: str, *, folder: bool = False) -> None:
-    """Raises CannotWriteError for a file, or a `folder`, that cannot be written, before any work is done for it.
+    """Raises CannotWriteError for a file, or a `folder`, that cannot be written, before any work for it.
 
     Writes a small file into the folder and removes it again. Folders that did not exist are removed, too.
     """

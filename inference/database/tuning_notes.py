@@ -116,7 +116,7 @@ class TuningNotes:
 
         Args:
             notes: facts about tasks.
-            tuned: workload hashes of the tasks that have a schedule here; reasons for lacking one are ignored.
+            tuned: workload hashes of the tasks that have a schedule here; they need no reason.
             added: those whose schedule came from the other database, together with its parent.
         """
         lines: list[dict[str, Any]] = []

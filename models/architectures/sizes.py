@@ -1,4 +1,4 @@
-"""Types of the arguments that networks take: numbers with the range that a configuration or a card may give."""
+"""Types of the arguments of networks: numbers within the range that configurations and cards may give."""
 
 from __future__ import annotations
 

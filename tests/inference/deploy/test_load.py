@@ -179,8 +179,8 @@ def test_a_library_that_is_cut_off_is_named(library: Path, tmp_path: Path, kept:
 
 @pytest.mark.parametrize("place", [0.5, 0.999, -1])
 def test_a_damaged_library_is_named_and_not_run(library: Path, tmp_path: Path, place: float) -> None:
-    """Bytes in the middle are code and weights: without the check, it computes other values. The last place is
-    the checksum itself, which may also lack a byte."""
+    """Bytes in the middle are code and weights: without the check, it computes other values. The last place
+    is the checksum itself, which may also lack a byte."""
     content = bytearray(library.read_bytes())
     if place < 0:
         del content[-1]
