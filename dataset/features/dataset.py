@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -27,6 +26,7 @@ import numpy as np
 from ...compiler.host.cache_folder import cache_folder
 from ...compiler.host.threads import available_cores
 from ...errors import UserError
+from ...files import written_whole
 from ...progress import job_progress
 from ...terminal import CommandConsole
 from ...wording import part_of
@@ -264,13 +264,8 @@ def _arrays(labelled: LabelledFeatures) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _write(path: Path, labelled: LabelledFeatures) -> None:
-    partial = path.with_suffix(f".{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            np.savez(file, **dict(_arrays(labelled)))  # type: ignore[arg-type]
-        partial.rename(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with written_whole(path) as partial, partial.open("wb") as file:
+        np.savez(file, **dict(_arrays(labelled)))  # type: ignore[arg-type]
 
 
 def _read(path: Path) -> LabelledFeatures | None:

@@ -31,6 +31,7 @@ from ...dataset.records.database_lines import (
     parsed_workload,
 )
 from ...dataset.records.exchange import HERE, find_hardware
+from ...files import check_writable
 from ..database.folder import DEVICE_FILE, read_device, read_rounds, whole_lines
 from ..database.task_note import TaskNote
 from ..database.tuning_notes import NOTES_FILE, TuningNotes
@@ -101,6 +102,8 @@ def export_bundle(
     """
     if records not in RECORDS:
         raise BundleError(f"records={records}: use one of {', '.join(RECORDS)}")
+    if not Path(bundle).exists():  # which `write_bundle` refuses
+        check_writable(Path(bundle), "bundle")
     found = _folder(Path(database), folder)
     target, hardware = _device(found)
     stored = _stored(found, target, warn)

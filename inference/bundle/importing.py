@@ -19,8 +19,9 @@ from ...dataset.hardware import Hardware
 from ...dataset.records.database_export import database_folder_name
 from ...dataset.records.exchange import HERE, find_hardware
 from ...errors import UserError
+from ...files import CannotWriteError, disk_errors, write_whole
 from ...wording import counted
-from ..database.folder import STARTS_FILE, describe_device, held_alone, whole_lines, write_whole
+from ..database.folder import STARTS_FILE, describe_device, held_alone, whole_lines
 from ..database.task_note import TaskNote
 from ..database.tuning_notes import NOTES_FILE, TuningNotes
 from .archive import BundleError
@@ -117,7 +118,8 @@ def import_bundle(
     merged: dict[str, MergedTask] = {}
     untuned: list[TaskNote] = []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         with held_alone(folder):
             describe_device(folder, described, device)
             if differences:
@@ -130,9 +132,9 @@ def import_bundle(
                     {task.workload_hash: task.rounds for task in tasks},
                 )
                 untuned = _adopted(folder, content, merged)
-    except OSError as error:
+    except CannotWriteError as error:
         raise BundleError(
-            f"database={folder}: cannot be written ({error.strerror}) and has the schedules that it had; "
+            f"database={folder}: cannot be written ({error.reason}) and has the schedules that it had; "
             "free some space or name another folder, then import again"
         ) from error
     imported = [_imported(task, merged, starts) for task in tasks]

@@ -20,7 +20,8 @@ from ...compiler.templates.cpu.intrinsics.registry import register_intrinsics
 from ...compiler.tvm_compat import target_to_json
 from ...dataset.records.database_lines import RECORD_FILE, WORKLOAD_FILE, parsed_workload, record_line
 from ...errors import UserError
-from .folder import append_lines, held_briefly, whole_lines, write_whole
+from ...files import write_whole
+from .folder import append_lines, held_briefly, whole_lines
 
 
 class DatabaseUnreadableError(UserError, ValueError):

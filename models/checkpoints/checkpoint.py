@@ -16,7 +16,7 @@ from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
 from ...errors import UserError
-from ...files import written_whole
+from ...files import check_writable, written_whole
 from ..architectures.cost_model import CostModel, FeatureNetwork, Predictor
 from ..architectures.explorer import Explorer
 from ..architectures.registry import EXPLORERS, ModelConfigError, build_network, feature_version_of
@@ -110,11 +110,12 @@ def _shipped() -> list[tuple[str, bool]]:
 
 
 def refuse_to_overwrite(checkpoint_dir: Path) -> None:
-    """Raises CheckpointExistsError if `checkpoint_dir` exists, before anything is computed."""
+    """Raises CheckpointExistsError or CannotWriteError for a checkpoint that cannot be written at the end."""
     if checkpoint_dir.exists():
         raise CheckpointExistsError(
             f"checkpoint_dir={checkpoint_dir} exists: remove it or choose another directory"
         )
+    check_writable(checkpoint_dir, "checkpoint_dir")
 
 
 def save_checkpoint(directory: Path, model: FeatureNetwork, card: Card) -> Card:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from ...files import write_whole
 from ...models.metrics import task_metrics as metrics_module
 from ...page import Fact, Facts, Page, Plots, Table, Text, columns, to_html
 from ...wording import MISSING, counted, listed, verb
@@ -36,7 +37,7 @@ _MARGINS = ("spearman", "pairwise_accuracy", "top_1", "top_5", "peak_10", "recal
 
 def write_report(comparison: ModelComparison, path: Path, baseline: str) -> None:
     """Writes the page of a comparison; margins are against `baseline`."""
-    path.write_text(to_html(comparison_page(comparison, baseline)), encoding="utf-8")
+    write_whole(path, to_html(comparison_page(comparison, baseline)))
 
 
 def comparison_page(comparison: ModelComparison, baseline: str) -> Page:
