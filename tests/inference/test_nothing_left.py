@@ -12,9 +12,11 @@ from foretune.compiler.networks import extract_tasks, load_network, to_relax
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.hardware.target_hardware import target_hardware
 from foretune.dataset.records.database_lines import RECORD_FILE
+from foretune.files import CannotWriteError
 from foretune.inference.database.predicted_schedules import PredictedSchedules
 from foretune.inference.database.tuning_database import MissingScheduleError, TuningDatabase
 from foretune.inference.run.config import TuneConfig
+from foretune.inference.run.network_run import NetworkRun
 from foretune.inference.run.result import TuneResult
 from foretune.inference.search.checkpoint_fit import CheckpointFitError
 from foretune.inference.search.config import OneShotConfig
@@ -22,7 +24,7 @@ from foretune.inference.tune import run
 from foretune.inference.workers import workforce
 from foretune.models.checkpoints.checkpoint import CheckpointNotFoundError
 from rich.console import Console
-from support.disks import refuse_writing
+from support.disks import FULL, refuse_writing
 from support.schedules import add_schedules
 from tvm.s_tir import meta_schedule as ms
 
@@ -177,6 +179,38 @@ def test_a_read_only_database_is_enough_for_a_run_that_requires_it(
     assert found.reason == reason
     assert found.tuned_latency_s == (pytest.approx(1e-4) if decided == "schedule" else None)
     assert found.untuned_latency_s == 1e-3 and result.outputs_match
+
+
+@pytest.mark.parametrize("field", ["output", "database", "export"])
+def test_a_path_that_cannot_be_written_is_an_error_before_the_search(
+    filled: TuneConfig, started: list[str], tmp_path: Path, field: str
+) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "below"
+    with pytest.raises(CannotWriteError, match=rf"^{field}={path}: cannot be written \(Not a directory\)"):
+        finished(replace(filled, **{field: path}))
+    assert started == []
+
+
+def test_a_disk_that_fills_up_before_the_report_keeps_the_earlier_report_and_the_schedules(
+    filled: TuneConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished(replace(filled, require_database=True))
+    before, schedules = content(filled.folder), content(filled.database)
+    report = NetworkRun.report
+
+    def full(run: NetworkRun, *arguments: Any) -> TuneResult:
+        refuse_writing(monkeypatch, filled.folder, FULL)
+        return report(run, *arguments)
+
+    monkeypatch.setattr(NetworkRun, "report", full)
+    kept = f"what was measured is kept in {filled.database}"
+    with pytest.raises(
+        CannotWriteError, match=rf"report\.json: cannot be written \(No space left.*; {kept}$"
+    ):
+        finished(replace(filled, require_database=True))
+    assert content(filled.folder) == before and content(filled.database) == schedules
+    assert {Path(name).name for name in before} == {"report.json", "report.html"}
 
 
 def test_a_run_that_requires_what_no_run_has_decided_leaves_no_trace(
