@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -31,6 +32,7 @@ from ...progress import job_progress
 from ...terminal import CommandConsole
 from ...wording import part_of
 from ..hardware import Hardware
+from ..records.low_peaks import REMEDY, fastest_gflops, low_peaks
 from ..records.schema import FailureKind, Record, TaskRow
 from ..records.store import RecordStore
 from . import FEATURE_VERSION
@@ -40,6 +42,8 @@ if TYPE_CHECKING:  # they import TVM
     from tvm.s_tir import meta_schedule as ms
 
     from ...compiler.counts.program_counts import ProgramCounts
+
+_LOG = logging.getLogger(__name__)
 
 _CACHE_VERSION = 12
 """Version of the cache; change it when a column of `LabelledFeatures` is added or redefined."""
@@ -156,7 +160,10 @@ def _learned_records(store: RecordStore) -> tuple[list[tuple[TaskRow, list[Recor
             f"{store.folder}: leaving out {part_of(without_task, len(stored), 'record')}, whose "
             "tasks it does not have; merge the dataset that has them"
         )
-    return learned, store.hardware_of(record.hardware_id for _, records in learned for record in records)
+    devices = store.hardware_of(record.hardware_id for _, records in learned for record in records)
+    for low in low_peaks(devices, fastest_gflops(learned)):
+        _LOG.warning("dataset=%s: %s; %s", store.folder, low, REMEDY)
+    return learned, devices
 
 
 def _labelled(
