@@ -15,8 +15,8 @@ from ...wording import significant
 from .schema import Record, TaskRow
 
 TOLERANCE = 1.25
-"""Rate of a program over the peak from which the peak counts as too low. The product that measures the peak is
-some percent slower than the fastest programs."""
+"""Rate of a program over the peak from which the peak counts as too low. The product that measures the peak
+is some percent slower than the fastest programs."""
 
 
 @dataclass(frozen=True)

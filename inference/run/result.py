@@ -288,6 +288,8 @@ class TuneResult:
     """Number of products in an int8 network that stay float32, because they have no integer form."""
     peak_gflops: float | None = None
     """Measured float32 peak of the target's cores in 10^9 operations a second; None if not measured."""
+    peak_mb: float | None = None
+    """Peak memory of the run with all its processes, in megabytes; None if unknown."""
     agreement: Agreement | None = None
     """Agreement with the float32 network; None for a float32 network and for one that did not run here."""
     alternatives: list[AlternativeResult] = field(default_factory=list)

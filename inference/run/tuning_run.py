@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,18 +15,20 @@ from rich.console import Console
 from tvm.target import Target
 
 from ... import __version__
+from ...compiler.hardware import DISTURBED
+from ...compiler.host.memory import PeakMemory
 from ...compiler.networks.alternatives.alternatives import Offer, offered_tasks
 from ...compiler.targets import is_cpu
 from ...compiler.task import Task
 from ...compiler.tvm_compat import OLDER_CPU, older_cpu, parse_target
 from ...dataset.hardware import Hardware
+from ...dataset.records.low_peaks import LowPeak
 from ...progress import job_progress
 from ...terminal import say
 from ...wording import counted, part_of, verb
 from ..database.predicted_schedules import PredictedSchedules
 from ..database.tuning_database import TuningDatabase
 from ..database.tuning_notes import RunNote
-from ..deploy.compile import how_to_run
 from ..planners.assembly import reuse_of_run
 from ..planners.base import TaskPlanner
 from ..reuse.base import ReuseMode
@@ -41,6 +42,7 @@ from ..starts.configured import asked_starts
 from ..surrogate.memory import SurrogateMemory
 from ..workers.searchers import alone_on, hold_back
 from ..workers.workforce import Workforce
+from .closing import megabytes, next_steps, noted_untuned_s
 from .config import TuneConfig
 from .conversion import REFERENCE
 from .gpu_templates import Due, GpuTemplates, joined_calls
@@ -66,6 +68,7 @@ class TuningRun(ABC):
         self.work = StageClock()
         self.watch.add({"start and imports": self.elapsed_s()})
         self.predicted: PredictedSchedules | None = None  # of a run that measures nothing
+        self._memory = PeakMemory()
 
     @property
     def only_reads(self) -> bool:
@@ -154,7 +157,9 @@ class TuningRun(ABC):
 
     def _start(self, workforce: Workforce, database: TuningDatabase) -> None:
         workforce.start()
-        database.describe(workforce.hardware())
+        if (hardware := workforce.hardware()).details.get(DISTURBED):
+            say(self.console, f"{LowPeak(hardware, 0.0)}, and the cost model reads it", "yellow")
+        database.describe(hardware)
 
     def _expects_nothing(self, database: TuningDatabase) -> bool:
         """Whether the run is likely to find nothing to do."""
@@ -212,7 +217,7 @@ class TuningRun(ABC):
             try:
                 with self.watch.stage("search and measure"):
                     # If all schedules must exist already, only the network runs.
-                    untuned_s = None if searches else [_noted_untuned_s(task, database) for task in tasks]
+                    untuned_s = None if searches else [noted_untuned_s(task, database) for task in tasks]
                     results = tuner.tune(tasks, untuned_s, offers)
                     if searches and not self._anything_due(tasks, database, reuse, offers=offers):
                         database.notes.note_nothing_left(self.config.task_settings)
@@ -322,26 +327,13 @@ class TuningRun(ABC):
             from ..report.write import write_report
 
             drawn = drawn_early(result)
-        result = replace(result, total_s=self.elapsed_s(), stage_s=self.watch.seconds)
+        peak_mb = megabytes(self._memory.stop())
+        result = replace(result, total_s=self.elapsed_s(), stage_s=self.watch.seconds, peak_mb=peak_mb)
         print_report(result, self.console)
         if self.config.profile:
             print_profile(result, self.console)
         for path in write_report(result, self.config.folder, drawn):
             say(self.console, f"wrote {path}")
-        lines: list[str] = []
-        if self.config.export is not None and not result.networks and result.outputs_match is not False:
-            lines += how_to_run(self.config.export, opened.target)
-        folders = {"schedules": opened.database.folder}
-        if self.predicted is not None:
-            folders["predicted schedules, not measured,"] = self.predicted.folder
-        for what, folder in folders.items() if not result.simulated else ():
-            lines.append(f"{what} for stock TVM: ms.database.JSONDatabase(work_dir={str(folder)!r})")
-        for line in lines:
+        for line in next_steps(result, self.config.export, opened, self.predicted):
             say(self.console, line)
         return result
-
-
-def _noted_untuned_s(task: Task, database: TuningDatabase) -> float:
-    """Latency in seconds of a task without a schedule; inf if unknown."""
-    noted_s = database.notes.untuned_s(task)
-    return math.inf if noted_s is None else noted_s

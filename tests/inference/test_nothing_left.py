@@ -15,7 +15,9 @@ from foretune.dataset.records.database_lines import RECORD_FILE
 from foretune.files import CannotWriteError
 from foretune.inference.database.predicted_schedules import PredictedSchedules
 from foretune.inference.database.tuning_database import MissingScheduleError, TuningDatabase
+from foretune.inference.run import memory
 from foretune.inference.run.config import TuneConfig
+from foretune.inference.run.memory import MemoryLimitError
 from foretune.inference.run.network_run import NetworkRun
 from foretune.inference.run.result import TuneResult
 from foretune.inference.search.checkpoint_fit import CheckpointFitError
@@ -89,6 +91,7 @@ def test_nothing_is_started_and_nothing_measured_where_all_is_known(
     started.clear()
     result = finished(filled)
     assert started == []
+    assert result.peak_mb is not None and result.peak_mb > 50
     (task,) = result.tasks
     assert task.from_database
     assert (task.untuned_latency_s, task.tuned_latency_s) == (1e-3, pytest.approx(1e-4))
@@ -179,6 +182,16 @@ def test_a_read_only_database_is_enough_for_a_run_that_requires_it(
     assert found.reason == reason
     assert found.tuned_latency_s == (pytest.approx(1e-4) if decided == "schedule" else None)
     assert found.untuned_latency_s == 1e-3 and result.outputs_match
+
+
+def test_a_network_without_room_is_refused_before_the_search(
+    filled: TuneConfig, started: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 0)
+    monkeypatch.setattr(memory, "resident_bytes", lambda: 10**6)
+    with pytest.raises(MemoryLimitError, match=r"network=Linear: needs about .* GB of memory"):
+        finished(filled)
+    assert started == []
 
 
 @pytest.mark.parametrize("field", ["output", "database", "export"])

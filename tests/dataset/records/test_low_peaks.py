@@ -1,4 +1,4 @@
-"""Devices whose peak is below the rate of a measured program are named, where the data is described and read."""
+"""Devices whose peak is below the rate of a program are named in the datasheet and at the reading."""
 
 from __future__ import annotations
 
