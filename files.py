@@ -69,7 +69,7 @@ def written_whole(path: Path, *, field: str = "", kept: str = "") -> Iterator[Pa
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with disk_errors(path, field=field, kept=kept):
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             yield partial
             if partial.is_file():
                 _flush(partial)
@@ -80,6 +80,14 @@ def written_whole(path: Path, *, field: str = "", kept: str = "") -> Iterator[Pa
         finally:
             with suppress(OSError):
                 shutil.rmtree(partial) if partial.is_dir() else partial.unlink(missing_ok=True)
+
+
+def make_folder(path: Path) -> None:
+    """Creates a folder and those above it; raises NotADirectoryError if a file has its name."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(path)) from error
 
 
 def write_whole(path: Path, content: str | bytes, *, field: str = "", kept: str = "") -> None:
@@ -101,13 +109,11 @@ def check_writable(path: Path, field: str, *, folder: bool = False) -> None:
         try:
             if not folder and path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            where.mkdir(parents=True, exist_ok=True)
+            make_folder(where)
             probe.write_bytes(bytes(_PROBE_BYTES))
             _flush(probe)
         except OSError as error:
             error.filename = os.fspath(path)
-            if isinstance(error, FileExistsError):  # a file where a folder is needed
-                error.errno = errno.ENOTDIR
             raise
         finally:
             with suppress(OSError):

@@ -87,7 +87,7 @@ def read_value(hint: Any, value: Any, name: str, defaults: bool = False) -> Any:
     if kind in (list, Sequence) and isinstance(value, list | tuple):
         return [read_value(arguments[0], item, f"{name}[{i}]", defaults) for i, item in enumerate(value)]
     if kind is dict and isinstance(value, dict):
-        _check_content([*value.keys()], name, _MOST_LEVELS)
+        _check_content(value, name, _MOST_LEVELS)
         return {key: read_value(arguments[1], item, f"{name}.{key}", defaults) for key, item in value.items()}
     if kind in (int, float):
         fits = isinstance(value, kind | int) and not isinstance(value, bool)
