@@ -122,7 +122,7 @@ class Ledger:
         tuned = result.tuned_latency_s is not None or result.predicted
         reason = "" if tuned or result.reason == NO_TIME else result.reason
         notes = (self._database if self._predicted is None else self._predicted).notes
-        if reason != notes.ended(search.task):
+        if not reason or reason != notes.ended(search.task):
             notes.note_left(search.task, reason)
 
     def commit(self, search: TaskSearch) -> None:

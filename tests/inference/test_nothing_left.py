@@ -13,7 +13,6 @@ from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.hardware.target_hardware import target_hardware
 from foretune.dataset.records.database_lines import RECORD_FILE
 from foretune.files import CannotWriteError
-from foretune.inference.database.predicted_schedules import PredictedSchedules
 from foretune.inference.database.tuning_database import MissingScheduleError, TuningDatabase
 from foretune.inference.run import memory
 from foretune.inference.run.config import TuneConfig
@@ -154,32 +153,24 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("decided", ["schedule", "untuned is faster", "no candidate ran", "predicted"])
+@pytest.mark.parametrize("decided", ["schedule", "no candidate ran"])
 def test_a_read_only_database_is_enough_for_a_run_that_requires_it(
     filled: TuneConfig, started: list[str], monkeypatch: pytest.MonkeyPatch, decided: str
 ) -> None:
     database = TuningDatabase(filled.database, TARGET, target_hardware(TARGET, measured=False))
     network = load_network(**filled.network_arguments)
     (task,) = extract_tasks(to_relax(network, TARGET), TARGET, "linear")
-    search = filled.search
-    if decided == "predicted":
-        PredictedSchedules(database.folder, TARGET).notes.note_left(task, "no candidate was found")
-        search = replace(search, measure=False)
-    elif decided == "untuned is faster":
-        database.notes.note_ended(task, decided)
-    elif decided != "schedule":
-        database.notes.note_left(task, decided)
     if decided != "schedule":
+        database.notes.note_left(task, decided)
         (database.folder / RECORD_FILE).unlink()
     with (database.folder / RECORD_FILE).open("a") as file:
         file.write("[0, [[")  # a run was killed
     before = content(filled.database)
     refuse_writing(monkeypatch, filled.database)
-    result = finished(replace(filled, require_database=True, search=search))
+    result = finished(replace(filled, require_database=True))
     assert started == [] and content(filled.database) == before
     (found,) = result.tasks
-    reason = {"schedule": "", "predicted": "no candidate was found"}.get(decided, decided)
-    assert found.reason == reason
+    assert found.reason == ("" if decided == "schedule" else decided)
     assert found.tuned_latency_s == (pytest.approx(1e-4) if decided == "schedule" else None)
     assert found.untuned_latency_s == 1e-3 and result.outputs_match
 
@@ -187,6 +178,8 @@ def test_a_read_only_database_is_enough_for_a_run_that_requires_it(
 def test_a_network_without_room_is_refused_before_the_search(
     filled: TuneConfig, started: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    notes = TuningDatabase(filled.database, TARGET, target_hardware(TARGET, measured=False)).notes
+    notes.note_nothing_left(filled.task_settings)
     monkeypatch.setattr(memory, "available_bytes", lambda: 0)
     monkeypatch.setattr(memory, "resident_bytes", lambda: 10**6)
     with pytest.raises(MemoryLimitError, match=r"network=Linear: needs about .* GB of memory"):
@@ -208,7 +201,9 @@ def test_a_path_that_cannot_be_written_is_an_error_before_the_search(
 def test_a_disk_that_fills_up_before_the_report_keeps_the_earlier_report_and_the_schedules(
     filled: TuneConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finished(replace(filled, require_database=True))
+    filled.folder.mkdir(parents=True)
+    for name in ("report.json", "report.html"):
+        (filled.folder / name).write_text("an earlier report")
     before, schedules = content(filled.folder), content(filled.database)
     report = NetworkRun.report
 
@@ -223,7 +218,6 @@ def test_a_disk_that_fills_up_before_the_report_keeps_the_earlier_report_and_the
     ):
         finished(replace(filled, require_database=True))
     assert content(filled.folder) == before and content(filled.database) == schedules
-    assert {Path(name).name for name in before} == {"report.json", "report.html"}
 
 
 def test_a_run_that_requires_what_no_run_has_decided_leaves_no_trace(
