@@ -1,6 +1,6 @@
 """JSON objects of files that others may have written, read into dataclasses field by field.
 
-The annotations of a dataclass are the schema: `Annotated[int, Limits(1, 64)]` is an integer from 1 to 64.
+The annotations of a dataclass are the schema: `Annotated[int, Span(1, 64)]` is an integer from 1 to 64.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ _MOST_LEVELS = 8
 
 
 @dataclass(frozen=True)
-class Limits:
+class Span:
     """Range of a number, with both ends; the default is that of numbers without an annotation."""
 
     least: float = 0
     most: float = math.nextafter(_MOST, 0)
 
     def __str__(self) -> str:
-        if self == Limits():
+        if self == Span():
             return "of at least 0, and finite"
         return f"from {self.least:g} to {self.most:g}"
 
 
-Signed = Annotated[float, Limits(-1e38, 1e38)]
+Signed = Annotated[float, Span(-1e38, 1e38)]
 """A finite number of either sign."""
 
 
 def read_fields(of: type[_Read], values: Any, where: str = "", *, defaults: bool = False) -> _Read:
     """Instance of a dataclass from JSON values, including nested dataclasses and lists of dataclasses.
 
-    Numbers must be within their `Limits`. Texts may contain only printable characters, so that they cannot
+    Numbers must be within their `Span`. Texts may contain only printable characters, so that they cannot
     control a terminal. Raises ValueError with the name of the field, prefixed by `where`.
 
     Args:
@@ -75,9 +75,9 @@ def check_arguments(of: Callable[..., Any], arguments: Mapping[str, Any], where:
 
 def read_value(hint: Any, value: Any, name: str, defaults: bool = False) -> Any:
     """The JSON value of the field `name` as the annotation `hint` asks for; raises ValueError."""
-    limits = Limits()
+    limits = Span()
     if get_origin(hint) is Annotated:
-        limits = next((extra for extra in hint.__metadata__ if isinstance(extra, Limits)), limits)
+        limits = next((extra for extra in hint.__metadata__ if isinstance(extra, Span)), limits)
         hint = hint.__origin__
     kind, arguments = get_origin(hint) or hint, get_args(hint)
     if NoneType in arguments:

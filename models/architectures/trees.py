@@ -2,8 +2,7 @@
 
 MetaSchedule's XGBoost model adds up outputs for single stores (`gbdt`). These trees read a summary of the
 whole program: a vector of its stores, and the task, draft and hardware vectors. Their errors differ from the
-errors of networks, so an ensemble of both is better. Fitting needs XGBoost (`foretune[xgboost]`);
-prediction and fine-tuning do not.
+errors of networks, so an ensemble of both is better. Only fitting needs XGBoost (`foretune[xgboost]`).
 """
 
 from __future__ import annotations

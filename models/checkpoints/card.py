@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ... import __version__
 from ...dataset.features.table import LabelledFeatures
-from ...json_fields import Limits, Signed, read_fields, read_value
+from ...json_fields import Signed, Span, read_fields, read_value
 from ..architectures.registry import ModelConfig
 from ..scaling.normaliser import FeatureDims, Normaliser
 from ..scaling.target import TargetConfig
@@ -181,8 +181,8 @@ class _CardValues:
     provenance: Provenance
     dims: FeatureDims
     normaliser: dict[str, Any]
-    std_scale: Annotated[float, Limits(1e-9, 1e6)] = 1.0
-    std_floor: Annotated[float, Limits(0, 1e6)] = 0.0
+    std_scale: Annotated[float, Span(1e-9, 1e6)] = 1.0
+    std_floor: Annotated[float, Span(0, 1e6)] = 0.0
 
 
 _COMBINED = {"model": str, "seed": int, "epochs": float, "seconds": float, "weights_sha256": str}

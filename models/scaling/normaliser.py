@@ -13,7 +13,7 @@ from ...dataset.features.draft_vector import DEVICE_COLUMNS
 from ...dataset.features.roofline import EARLIER_WORK_DIM, WORK_DIM, work_features
 from ...dataset.features.table import FeatureBatch, FeatureTable
 from ...dataset.features.vectors import TASK_DIM
-from ...json_fields import Limits, Signed, read_fields
+from ...json_fields import Signed, Span, read_fields
 
 KINDS = ("stores", "decisions", "task", "hardware", "draft", "counts")
 """Kinds of features that an ablation may leave out; the draft vector follows the task vector in its rows."""
@@ -96,7 +96,7 @@ class _ScalerValues:
 
     compress: list[bool]
     mean: list[Signed]
-    inverse_deviation: list[Annotated[float, Limits(0, 1e38)]]
+    inverse_deviation: list[Annotated[float, Span(0, 1e38)]]
 
 
 @dataclass(frozen=True)
