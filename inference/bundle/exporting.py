@@ -113,29 +113,30 @@ def export_bundle(
         loaded = load_network(network, inputs=inputs, batch=batch, kwargs=kwargs)
         wanted = _network_tasks(loaded, parse_target(target), lowering)
         stored = {name: task for name, task in stored.items() if name in wanted}
-        noted = {
-            name: replace(note, name=wanted[name].name) for name, note in noted.items() if name in wanted
-        }
+        noted = {name: replace(noted[name], name=wanted[name].name) for name in noted if name in wanted}
     decided = [name for name, note in noted.items() if note.decided]
     if not (stored or decided):
-        lacks = "schedules" if network is None else f"schedule of a task of network={network}"
-        raise BundleError(
-            f"database={found}: has no {lacks}; tune it first: foretune tune network={network or 'NAME'}"
-        )
-    tasks, kept = [], []
+        raise _nothing_in(found, network)
+    tasks: list[BundleTask] = []
+    kept: list[StoredRecord] = []
     for number, (name, task) in enumerate(stored.items()):
-        measured = sorted(task.records, key=lambda record: record.latency_s)
-        measured = measured[:1] if records == BEST else measured
+        measured = task.fastest(1 if records == BEST else None)
         described = task.described() if wanted is None else wanted[name]
         tasks.append(_entry(name, described, measured, rounds.get(name, (0, 0))))
         kept += [replace(record, workload=number) for record in measured]
     lines = [task.line for task in stored.values()]
     manifest = _manifest(tasks, list(noted.values()), network or "", target, hardware)
     written = write_bundle(Path(bundle), Bundle(manifest, lines, kept))
-    missing = [
-        task.name for name, task in (wanted or {}).items() if name not in stored and name not in decided
-    ]
+    known = {*stored, *decided}
+    missing = [task.name for name, task in (wanted or {}).items() if name not in known]
     return ExportReport(Path(bundle), written, missing)
+
+
+def _nothing_in(folder: Path, network: str | None) -> BundleError:
+    lacks = "schedules" if network is None else f"schedule of a task of network={network}"
+    return BundleError(
+        f"database={folder}: has no {lacks}; tune it first: foretune tune network={network or 'NAME'}"
+    )
 
 
 def _manifest(
@@ -182,6 +183,10 @@ class _StoredTask:
 
     line: str
     records: list[StoredRecord]
+
+    def fastest(self, most: int | None) -> list[StoredRecord]:
+        """Records in the order of their latency; `most` limits their number, and None returns all."""
+        return sorted(self.records, key=lambda record: record.latency_s)[:most]
 
     def described(self) -> Task:
         """The task, with the details that its module provides."""

@@ -111,10 +111,17 @@ def import_bundle(
             f"bundle={path}: measured {' and '.join(differences)}, so that its latencies do not hold here; "
             "with adapt=true its schedules become starting points, which the next foretune tune measures"
         )
+    return _added(content, Path(database), wanted, device, bool(differences), warn)
+
+
+def _added(
+    content: Bundle, database: Path, wanted: Target, device: Hardware, adapt: bool, warn: Warn
+) -> ImportReport:
+    """Adds a bundle to the database: as starting points, or as measured for this target and device."""
     tasks = read_tasks(content, warn)
-    starts = _replayed(tasks, wanted, warn) if differences else {}
+    starts = _replayed(tasks, wanted, warn) if adapt else {}
     described = target_to_json(wanted)
-    folder = Path(database) / database_folder_name(described, device.hardware_id)
+    folder = database / database_folder_name(described, device.hardware_id)
     merged: dict[str, MergedTask] = {}
     untuned: list[TaskNote] = []
     try:
@@ -122,7 +129,7 @@ def import_bundle(
             folder.mkdir(parents=True, exist_ok=True)
         with held_alone(folder):
             describe_device(folder, described, device)
-            if differences:
+            if adapt:
                 _add_starts(folder, starts)
             else:
                 merged = merge(
@@ -138,7 +145,7 @@ def import_bundle(
             "free some space or name another folder, then import again"
         ) from error
     imported = [_imported(task, merged, starts) for task in tasks]
-    return ImportReport(folder, bool(differences), [*imported, *map(_left_untuned, untuned)])
+    return ImportReport(folder, adapt, [*imported, *map(_left_untuned, untuned)])
 
 
 def _adopted(folder: Path, bundle: Bundle, merged: Mapping[str, MergedTask]) -> list[TaskNote]:
