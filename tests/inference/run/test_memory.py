@@ -32,10 +32,11 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_the_need_by_hand(room: Any) -> None:
     """One gigabyte of weights, 0.1 of intermediate results, four processes."""
     need = need_of(config(rivals=["eager", "openvino"]), GB, GB // 10)
-    assert need.search_bytes == pytest.approx(0.5e9 + 3 * GB + 4 * 0.25e9)
-    assert need.own_trial_bytes == pytest.approx(0.5e9 + 5.2e9 + 2 * (0.25e9 + 1.5e9 + 0.1e9))
+    assert need.search_bytes == pytest.approx(0.5e9 + 4.5e9 + 4 * 0.25e9)
+    assert need.check_bytes == pytest.approx(0.5e9 + 8.2e9)
+    assert need.timing_bytes == pytest.approx(0.5e9 + 6.2e9 + 0.25e9 + 1.5e9 + 0.1e9)
     assert need.rival_bytes == pytest.approx(0.3e9 + 1.5e9 + 0.1e9 + 0.13e9 + 1.9e9 + 0.1e9)
-    assert need.bytes == need.own_trial_bytes + need.rival_bytes
+    assert need.bytes == need.timing_bytes + need.rival_bytes
     alone = need_of(config(rivals=["onnxruntime"]), GB)
     assert alone.rival_bytes == pytest.approx(0.35e9 + 3e9)  # the export needs more than the engine
     assert need_of(config(require_database=True), GB).processes == 0
@@ -46,8 +47,8 @@ def test_what_does_not_fit_is_refused_with_the_parts_and_a_remedy(room: Any) -> 
     with pytest.raises(MemoryLimitError) as raised:
         check_memory(config(rivals=["eager"]), "big", GB, GB // 10)
     assert str(raised.value) == (
-        "network=big: needs about 11.3 GB of memory (weights 1.0 GB, intermediate results 0.1 GB, copies to "
-        "search, compile and check 9.4 GB, rivals 1.9 GB), and 10.0 GB are available here; leave the rivals "
+        "network=big: needs about 10.4 GB of memory (weights 1.0 GB, intermediate results 0.1 GB, copies to "
+        "search, compile and check 8.7 GB, rivals 1.9 GB), and 10.0 GB are available here; leave the rivals "
         "out with rivals=[], free some, use a machine with more, or try it with check_memory=false"
     )
     check_memory(config(rivals=[]), "big", GB, GB // 10)
