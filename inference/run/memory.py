@@ -17,8 +17,8 @@ _PROCESS_BYTES = 250e6
 
 _SEARCH_COPIES, _CHECK_COPIES, _TRIAL_COPIES = 4.5, 8.0, 6.0
 """Copies of the weights in the process of a run: while it converts and searches (PyTorch's, Relax's, folded
-ones), compiles and checks (also packed ones, the library, and doubles), and times the network. Measured with a
-layer of 268 MB."""
+ones), compiles and checks (also packed ones, the library, and doubles), and times the network. They were
+measured with a layer of 268 MB."""
 
 _TIMED = 250e6, 1.5
 """Memory of a process that times a compiled form of the network: a fixed part in bytes, and copies of the
