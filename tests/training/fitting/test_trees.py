@@ -314,7 +314,7 @@ def test_settings_out_of_range_and_mixtures_that_read_other_features_are_refused
     dims = FeatureDims.of(table(2))
     with pytest.raises(GbdtError, match=r"row_share=0, column_share=0\.1: set each within"):
         TreesCostModel(dims, row_share=0)
-    with pytest.raises(ModelConfigError, match=r"'trees' with .*max_depth=0"):
+    with pytest.raises(ModelConfigError, match=r"max_depth=0 must be .*'trees'"):
         build_model(ModelConfig("trees", {"max_depth": 0}), dims)
     with pytest.raises(ModelConfigError, match=r"model\.beside: mlp \+ draft read different features"):
         ModelConfig("mlp", beside=[MemberConfig("draft")])
