@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import hydra
@@ -22,7 +23,8 @@ from omegaconf.errors import OmegaConfBaseException
 from . import option_help
 from .command_words import FURTHER, checked_flags, with_quotes
 from .configuration import ConfigError, unknown_option
-from .errors import FULL_ERROR, exits_cleanly, shows_tracebacks
+from .errors import FULL_ERROR, UserError, exits_cleanly, shows_tracebacks
+from .files import disk_errors
 from .suggestions import option_names
 from .sweep import RunOutcome, Sweep, check_runs
 
@@ -52,6 +54,7 @@ def run_command(
     with _given_to_hydra(words) as composed:
 
         @exits_cleanly()
+        @disk_errors(Path.cwd())
         def task(config: DictConfig) -> None:
             composed()
             if not flags.multirun:
@@ -59,7 +62,7 @@ def run_command(
                 if status := found.status if isinstance(found, RunOutcome) else found:
                     raise SystemExit(status)
                 return
-            with sweep.run() as run, exits_cleanly():
+            with sweep.run() as run, exits_cleanly(), disk_errors(Path.cwd()):
                 found = job(config)
                 run.outcome = found if isinstance(found, RunOutcome) else None
                 if status := found.status if isinstance(found, RunOutcome) else found:
@@ -72,7 +75,10 @@ def run_command(
                 return
             if flags.multirun and check is not None:
                 check_runs(config_name, words, check)
-            main(task)()
+            with disk_errors(Path.cwd()):  # Hydra writes the settings into the run's folder
+                main(task)()
+        except UserError:
+            raise
         except (HydraException, OmegaConfBaseException, OSError) as error:
             if full_error:
                 raise

@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 
 _NOT_FEATURES = ("name", "kind", "details")
 
+DISTURBED = "peaks_disturbed"
+"""Detail of a device whose peaks were measured beside other work on the machine, so that they may be too
+low."""
+
 
 @dataclass(frozen=True)
 class Hardware:

@@ -35,10 +35,13 @@ from .generation.samplers import make_samplers
 from .generation.summary import GenerateSummary, print_summary
 from .generation.testbed import Testbed, check_measurement
 from .generation.throughput import GenerationClock
+from .hardware import forget_probes
 from .measure import WorkerPool, make_executor
 from .measure.executors.base import Executor
 from .measure.worker.memory_counters import uncounted_reason
+from .records.datasheet.overview import read_overview
 from .records.datasheet.write import write_datasheet
+from .records.low_peaks import REMEDY, LowPeak
 from .records.network_weights import NetworkWeights, merged_networks, read_networks, write_networks
 from .records.store import RecordStore
 from .records.stored_tasks import stored_rows, stored_task, task_row
@@ -97,6 +100,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
         generation = Generation(config, store, testbed, samplers, earlier, progress, ending.deadline, traces)
         summary = _generate(tasks, generation, progress, executor, ending, crew.tasks)
         summary.used(clock, use, executor.devices)
+        _check_peaks(store, testbed, console)
         store_run(store, summary)
         if not summary.interrupted:
             _complete(store, console, with_datasheet=config.datasheet and summary.total_records > 0)
@@ -121,6 +125,22 @@ def _testbed(
         say(console, f"set aside {bad.path.name}: {bad.reason}; its records are measured again", "yellow")
     store.put_hardware(testbed.hardware)
     return testbed
+
+
+def _check_peaks(store: RecordStore, testbed: Testbed, console: Console) -> None:
+    """Measures the device's peaks again if a program is faster than they allow, and names what remains."""
+    this = testbed.hardware.hardware_id
+
+    def doubtful() -> list[LowPeak]:
+        return [low for low in read_overview(store).low_peaks if low.hardware.hardware_id == this]
+
+    if doubtful():
+        with console.status("measuring the peaks of the device again"):
+            if isinstance(testbed.executor, WorkerPool):
+                forget_probes()
+            store.put_hardware(testbed.executor.hardware())
+    for low in doubtful():
+        say(console, f"{low}; {REMEDY}", "yellow")
 
 
 def _store_tasks(store: RecordStore, tasks: Sequence[Task], networks: NetworkWeights) -> None:

@@ -22,6 +22,7 @@ from ..dataset.hardware.target_hardware import target_hardware
 from ..dataset.measure import ExecutorConfig, MeasureConfig
 from ..dataset.records.exchange import HERE, find_hardware
 from ..errors import UserError
+from ..files import check_writable, disk_errors
 from ..models.checkpoints.checkpoint import Checkpoint
 from ..models.checkpoints.shipped import AUTO
 from ..progress import job_progress
@@ -111,6 +112,13 @@ class AdviseConfig:
 def run(config: AdviseConfig, console: Console | None = None) -> Advice:
     """Measures or predicts the advice on a network, prints, writes and returns it. Raises UserError."""
     console = console or CommandConsole()
+    check_writable(config.folder, "output", folder=True)
+    with disk_errors(config.folder, kept=f"what was measured is kept in {config.folder}"):
+        return _advised(config, console)
+
+
+def _advised(config: AdviseConfig, console: Console) -> Advice:
+    """`run` with a folder that can be written."""
     target = parse_target(config.target)
     checkpoint = required_checkpoint(config.checkpoint, target) if config.predict else None
     with console.status(f"turning {config.network} into tasks"):

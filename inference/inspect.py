@@ -25,6 +25,7 @@ from ..dataset.hardware import Hardware
 from ..dataset.hardware.target_hardware import target_hardware
 from ..dataset.records.exchange import HERE, find_hardware
 from ..errors import UserError
+from ..files import check_writable, write_whole
 from ..models.checkpoints.checkpoint import Checkpoint
 from ..models.checkpoints.shipped import AUTO
 from ..terminal import CommandConsole, say
@@ -71,6 +72,8 @@ class InspectConfig:
 def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook:
     """Reads a network and its database, prints the outlook and returns it. Raises UserError."""
     console = console or CommandConsole()
+    if config.output is not None:
+        check_writable(config.output, "output")
     target = parse_target(config.target)
     checkpoint = latency_checkpoint(config.checkpoint, target)
     device = _device(config, target, measured=False)
@@ -109,8 +112,7 @@ def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook
         )
     print_outlook(outlook, console)
     if config.output is not None:
-        config.output.parent.mkdir(parents=True, exist_ok=True)
-        config.output.write_text(json.dumps(asdict(outlook), indent=1) + "\n", encoding="utf-8")
+        write_whole(config.output, json.dumps(asdict(outlook), indent=1) + "\n", field="output")
         say(console, f"wrote {config.output}")
     return outlook
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from ..configuration import ConfigError, from_hydra
+from ..files import check_writable
 from ..terminal import CommandConsole, say
 from ..wording import counted, shell_command
 
@@ -39,6 +40,7 @@ def pretune(folders: Sequence[Path], into: Path, leave_out: Collection[str] = ()
     from ..dataset.records.task_shapes import shape_hash
     from .fasor.pretuned_schedules import PretunedError, PretunedSchedule, TaskKey, write_schedules
 
+    check_writable(into, "into")
     tasks: dict[str, TaskRow] = {}
     fastest: dict[tuple[str, str], Record] = {}
     for folder in folders:

@@ -28,6 +28,7 @@ from ..dataset.records.exchange import HERE, find_hardware
 from ..dataset.records.schema import TaskRow
 from ..dataset.records.stored_tasks import stored_rows, stored_task
 from ..errors import UserError
+from ..files import check_writable, disk_errors
 from ..models.checkpoints.checkpoint import load_checkpoint
 from ..models.checkpoints.shipped import AUTO
 from ..progress import job_progress
@@ -90,6 +91,13 @@ class ProposeSummary:
 def run(config: ProposeConfig, console: Console | None = None) -> ProposeSummary:
     """Searches tasks of a dataset and writes the programs found. Raises UserError."""
     console = console or CommandConsole()
+    check_writable(config.database, "database", folder=True)
+    with disk_errors(config.database, kept=f"proposals of finished tasks are kept in {config.database}"):
+        return _proposed(config, console)
+
+
+def _proposed(config: ProposeConfig, console: Console) -> ProposeSummary:
+    """`run` with a folder that can be written."""
     target = parse_target(config.target)
     checkpoint = fitting_checkpoint(config.checkpoint, target)
     held_out = _held_out(checkpoint)

@@ -12,13 +12,14 @@ from rich.console import Console
 
 from ..compiler.networks.loading import check_name
 from ..configuration import from_hydra
+from ..files import check_writable, disk_errors
 from ..models.checkpoints.checkpoint import load_card
 from ..models.checkpoints.shipped import AUTO
 from ..sweep import RunOutcome
 from ..terminal import CommandConsole
 from .run.config import TuneConfig
 from .run.network_run import NetworkRun
-from .run.network_set import members_of
+from .run.network_set import export_of, members_of
 from .run.result import TUNED, TuneResult, by_tasks_s
 from .run.set_run import SetRun
 
@@ -26,10 +27,23 @@ from .run.set_run import SetRun
 def run(config: TuneConfig, console: Console | None = None, started: float | None = None) -> TuneResult:
     """Tunes, compiles, checks and times a network, and writes the report. Raises UserError.
 
-    `started` is the time at which the run began, on `time.time`'s clock, if that was before this call.
+    A path that cannot be written is an error before any work. If the disk fills up later, measurements are
+    kept. `started` is the time at which the run began, on `time.time`'s clock, if that was before this call.
     """
+    _check_paths(config)
     kind = SetRun if config.is_set else NetworkRun
-    return kind(config, console or CommandConsole(), started or time.time()).run()
+    with disk_errors(config.folder, kept=f"what was measured is kept in {config.database}"):
+        return kind(config, console or CommandConsole(), started or time.time()).run()
+
+
+def _check_paths(config: TuneConfig) -> None:
+    """Raises CannotWriteError for a path that the run could not write at its end."""
+    check_writable(config.folder, "output", folder=True)
+    if not config.require_database:
+        check_writable(config.database, "database", folder=True)
+    for member in config.members:
+        if (library := export_of(config.export, member, config.is_set)) is not None:
+            check_writable(library, "export")
 
 
 def check(config: TuneConfig) -> None:

@@ -34,7 +34,7 @@ from foretune.inference.deploy.rivals.base import Engine, NetworkSource
 from foretune.inference.run.result import Contestant, TaskResult, TuneResult
 from foretune.models.architectures import registry as models
 from foretune.models.architectures.cost_model import Predictor
-from foretune.models.checkpoints.card import READABLE_SCHEMAS, Card
+from foretune.models.checkpoints.card import CARD_SHA256, READABLE_SCHEMAS, Card
 from foretune.models.scaling.normaliser import Normaliser
 from foretune.models.scaling.target import TargetConfig
 from hydra import compose, initialize_config_module
@@ -448,7 +448,7 @@ def test_fields_of_devices_are_described():
 
 def test_fields_of_cards_are_described():
     described = first_column("## Checkpoint")
-    assert sorted(described) == sorted({field.name for field in fields(Card)} | {"dims"})
+    assert sorted(described) == sorted({field.name for field in fields(Card)} | {"dims", CARD_SHA256})
 
 
 def test_fields_of_bundles_are_described():

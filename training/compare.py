@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from ..configuration import ConfigError, from_hydra
 from ..dataset.features.table import LabelledFeatures
 from ..dataset.records.split import SplitConfig
+from ..files import check_writable, disk_errors, write_whole
 from ..page import Column, Table
 from ..terminal import CommandConsole, print_table, say, short_path
 from ..wording import counted, decimal, shell_command, verb
@@ -68,13 +69,27 @@ def run(
     log = log or partial(say, CommandConsole())
     for name in ("pytorch_lightning", "lightning.pytorch"):  # which log a banner at each training
         logging.getLogger(name).setLevel(logging.WARNING)
+    check_writable(config.run_dir, "run_dir", folder=True)
+    check_writable(config.fits_dir, "fits_dir", folder=True)
+    kept = f"{config.fits_dir} keeps the finished fits, which run_dir={config.run_dir} reuses"
+    with disk_errors(config.run_dir, kept=kept):
+        return _compared(config, contestants, feature_version, load, log)
+
+
+def _compared(
+    config: CompareConfig,
+    contestants: Sequence[ModelContestant],
+    feature_version: str,
+    load: Load,
+    log: Callable[[str], None],
+) -> ModelComparison:
+    """`run` with paths that can be written."""
     deadline = time.monotonic() + config.budget_s if config.budget_s else math.inf
     left_out: list[str] = []
     compared = ComparedData.read(config, load, log)
     data = compared.data
     tasks = TaskSet.of(data, compared.split.test, compared.networks)
-    config.run_dir.mkdir(parents=True, exist_ok=True)
-    (config.run_dir / "config.json").write_text(json.dumps(_plain(config), indent=2) + "\n", encoding="utf-8")
+    write_whole(config.run_dir / "config.json", json.dumps(_plain(config), indent=2) + "\n")
 
     def runner(trained_on: LabelledFeatures, split: SplitConfig) -> FitRunner:
         return FitRunner(trained_on, split, feature_version, config.fits_dir, log, deadline, left_out)

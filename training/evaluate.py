@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 
 from ..configuration import ConfigError, as_json, check_seed, from_hydra
 from ..dataset.records.store import RecordStore
+from ..files import check_writable, write_whole
 from ..models.checkpoints.checkpoint import Checkpoint, load_card
 from ..sweep import RunOutcome
 from ..terminal import CommandConsole, print_table, say, short_path
@@ -44,6 +45,7 @@ def run(config: EvaluateConfig) -> Evaluation:
     Raises:
       UserError: checkpoint or dataset are not usable; the message names the next step.
     """
+    check_writable(config.output, "output")
     checkpoint, data = load_with_features(config.checkpoint, config.dataset)
     networks = evaluation_networks(config.dataset, data)
     result = evaluate_checkpoint(checkpoint, data, config.part, config.seed, networks)
@@ -69,8 +71,7 @@ def write_evaluation(result: Evaluation, checkpoint: Checkpoint, config: Evaluat
         "networks": [_json(asdict(network)) for network in result.networks],
         "per_task": [_json(task) for task in result.per_task],
     }
-    config.output.parent.mkdir(parents=True, exist_ok=True)
-    config.output.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    write_whole(config.output, json.dumps(values, indent=2, allow_nan=False) + "\n", field="output")
 
 
 def _json(values: dict[str, Any]) -> dict[str, Any]:

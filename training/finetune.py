@@ -19,6 +19,7 @@ from ..configuration import from_hydra
 from ..dataset.features.table import LabelledFeatures
 from ..dataset.records.split import with_shapes_of
 from ..dataset.records.store import RecordStore
+from ..files import check_writable, disk_errors, write_whole
 from ..models.checkpoints.checkpoint import Checkpoint, load_card, load_checkpoint, refuse_to_overwrite
 from ..models.metrics.task_metrics import Metrics, evaluate
 from ..page import Table, columns
@@ -76,11 +77,14 @@ def run(config: FinetuneConfig) -> FinetuneResult | ChosenTasks:
     """
     if config.tasks_into is None:
         refuse_to_overwrite(config.checkpoint_dir)
+        check_writable(config.run_dir, "run_dir", folder=True)
     checkpoint, data = load_with_features(config.checkpoint, config.dataset)
     if config.tasks_into is not None:
         pool = of_device(data, device_of(data, config.hardware)) if config.hardware else data
         return write_tasks(config.dataset, _chosen(config, pool), config.tasks_into)
-    return finetune(config, checkpoint, data)
+    kept = f"{config.run_dir} keeps the finished epochs, and checkpoint={config.checkpoint} is as it was"
+    with disk_errors(config.run_dir, kept=kept):
+        return finetune(config, checkpoint, data)
 
 
 def finetune(config: FinetuneConfig, checkpoint: Checkpoint, data: LabelledFeatures) -> FinetuneResult:
@@ -159,7 +163,7 @@ def _write(result: FinetuneResult, config: FinetuneConfig) -> None:
         "recommended": config.checkpoint if result.is_worse else str(result.checkpoint_dir),
     }
     path = config.run_dir / "transfer.json"
-    path.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(values, indent=2, allow_nan=False) + "\n")
 
 
 def _json(values: Mapping[str, float]) -> dict[str, float | None]:

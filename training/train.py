@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 from ..compiler.host.tied import tie_by_kernel
 from ..configuration import from_hydra
 from ..dataset.records.store import RecordStore
+from ..files import check_writable, disk_errors
 from ..models.architectures.registry import feature_version_of
 from ..models.checkpoints.checkpoint import load_card, load_checkpoint, refuse_to_overwrite
 from ..sweep import RunOutcome
@@ -34,6 +35,7 @@ def run(config: TrainConfig) -> TrainResult:
       UserError: settings, dataset or split are not usable; the message names the next step.
     """
     refuse_to_overwrite(config.checkpoint_dir)
+    check_writable(config.run_dir, "run_dir", folder=True)
     before = load_checkpoint(config.start_from).card if config.start_from else None
     version = feature_version_of((before or config).model.name)
     data = load_features(config.dataset, version)
@@ -41,7 +43,9 @@ def run(config: TrainConfig) -> TrainResult:
     # Tasks that networks share are held out with each of them; the table next to the records lists them.
     networks = evaluation_networks(config.dataset, data)
     split = split_by_networks(split_like_checkpoint(config.split, data), data, networks, seen)
-    return train_model(replace(config, split=split), data, version)
+    kept = f"{config.run_dir} keeps the finished epochs, from which resume=true continues"
+    with disk_errors(config.run_dir, kept=kept):
+        return train_model(replace(config, split=split), data, version)
 
 
 def check(config: TrainConfig) -> None:

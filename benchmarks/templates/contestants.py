@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from foretune.compiler.host.meter import Meter
 from foretune.dataset.measure.worker.loop import main
-from foretune.inference.deploy.turn import Meter, timed_turn
+from foretune.inference.deploy.turn import timed_turn
 
 if TYPE_CHECKING:
     import torch

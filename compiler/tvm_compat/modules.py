@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
 import tvm
 import tvm_ffi
+from tvm import relax
 from tvm.ir.instrument import pass_instrument
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.stmt import SBlock
@@ -26,6 +27,14 @@ def workload_hash(mod: tvm.IRModule) -> str:
 def as_task_module(func: Any) -> tvm.IRModule:
     """Module with the PrimFunc as its function `main`, as MetaSchedule expects it."""
     return tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
+
+
+def relax_bindings(func: relax.Function) -> Iterator[tuple[relax.Var, Any]]:
+    """Variables of a Relax function with the expressions that compute them, in order."""
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            if isinstance(binding, relax.VarBinding):
+                yield binding.var, binding.value
 
 
 class NoEntryError(UserError, ValueError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -26,10 +26,12 @@ from ...compiler.host.cache_folder import cache_folder
 from ...compiler.host.lifeline import process_pool
 from ...compiler.host.threads import available_cores
 from ...errors import UserError
+from ...files import written_whole
 from ...progress import job_progress
 from ...terminal import CommandConsole
 from ...wording import part_of
 from ..hardware import Hardware
+from ..records.low_peaks import REMEDY, fastest_gflops, low_peaks
 from ..records.schema import FailureKind, Record, TaskRow
 from ..records.store import RecordStore
 from . import FEATURE_VERSION
@@ -39,6 +41,8 @@ if TYPE_CHECKING:  # they import TVM
     from tvm.s_tir import meta_schedule as ms
 
     from ...compiler.counts.program_counts import ProgramCounts
+
+_LOG = logging.getLogger(__name__)
 
 _CACHE_VERSION = 12
 """Version of the cache; change it when a column of `LabelledFeatures` is added or redefined."""
@@ -155,7 +159,10 @@ def _learned_records(store: RecordStore) -> tuple[list[tuple[TaskRow, list[Recor
             f"{store.folder}: leaving out {part_of(without_task, len(stored), 'record')}, whose "
             "tasks it does not have; merge the dataset that has them"
         )
-    return learned, store.hardware_of(record.hardware_id for _, records in learned for record in records)
+    devices = store.hardware_of(record.hardware_id for _, records in learned for record in records)
+    for low in low_peaks(devices, fastest_gflops(learned)):
+        _LOG.warning("dataset=%s: %s; %s", store.folder, low, REMEDY)
+    return learned, devices
 
 
 def _labelled(
@@ -263,13 +270,8 @@ def _arrays(labelled: LabelledFeatures) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _write(path: Path, labelled: LabelledFeatures) -> None:
-    partial = path.with_suffix(f".{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            np.savez(file, **dict(_arrays(labelled)))  # type: ignore[arg-type]
-        partial.rename(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with written_whole(path) as partial, partial.open("wb") as file:
+        np.savez(file, **dict(_arrays(labelled)))  # type: ignore[arg-type]
 
 
 def _read(path: Path) -> LabelledFeatures | None:

@@ -1,7 +1,7 @@
 """Hardware descriptions: probed on the running machine, or named from public specifications."""
 
 from ...compiler.hardware import HARDWARE_DIM, Hardware
-from .cpu import cpu_name, probe_cpu
+from .cpu import cpu_name, forget_probes, probe_cpu
 from .cuda import NoCudaDeviceError, cuda_name, probe_cuda
 from .named import (
     UnfitHardwareError,
@@ -20,6 +20,7 @@ __all__ = [
     "cpu_name",
     "cuda_name",
     "described_hardware",
+    "forget_probes",
     "hardware_names",
     "named_hardware",
     "probe_cpu",

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from ...compiler.hardware import Hardware
+from ...compiler.hardware import DISTURBED, Hardware
 from ...compiler.host.threads import linear_algebra_threads
 
 _CPU_INFO = Path("/proc/cpuinfo")
@@ -57,17 +57,30 @@ def probe_cpu(cores: int, measured: bool = True) -> Hardware:
     `measured` False leaves out the peak rate and the bandwidth, which account for these seconds. They are NaN
     then, so the description identifies the device but does not serve as features.
 
+    Measurements that other work on the machine disturbs are repeated, and the best counts. If none is
+    undisturbed, DISTURBED is in the details.
+
     `frequency_ghz` is the maximum that the system allows for a core or, if it reports none, the highest
     current frequency.
     """
     return _probed(cores, measured)
 
 
+def forget_probes() -> None:
+    """Lets the next `probe_cpu` measure the peaks again, for example because the machine is quiet now."""
+    _probed.cache_clear()
+
+
 @cache
 def _probed(cores: int, measured: bool) -> Hardware:
     info = _cpu_info()
     flags = set(_first(r"^(?:flags|Features)\s*:\s*(.*)$", info).split())
-    peak_gflops, bandwidth_gbs = _measure(cores) if measured else (math.nan, math.nan)
+    details = _details(info, flags)
+    peak_gflops, bandwidth_gbs = math.nan, math.nan
+    if measured:
+        (peak_gflops, slow), (bandwidth_gbs, slow_copy) = _measure(cores)
+        if slow or slow_copy:
+            details[DISTURBED] = True
     return Hardware(
         name=cpu_name(),
         kind="cpu",
@@ -79,7 +92,7 @@ def _probed(cores: int, measured: bool) -> Hardware:
         l3_bytes=_cache_bytes(3),
         peak_gflops=peak_gflops,
         bandwidth_gbs=bandwidth_gbs,
-        details=_details(info, flags),
+        details=details,
     )
 
 
@@ -156,15 +169,18 @@ def _cache_bytes(level: int) -> int:
     return int(size[:-1]) * units[size[-1]] if size and size[-1] in units else int(size or 0)
 
 
-def _measure(cores: int) -> tuple[float, float]:
-    """Peak float32 GFLOP/s and memory GB/s of `cores` threads."""
+def _measure(cores: int) -> tuple[tuple[float, bool], tuple[float, bool]]:
+    """Peak float32 GFLOP/s and memory GB/s of `cores` threads, each with whether other work disturbed it."""
     import torch
 
-    from .peaks import copy_gbs, matmul_gflops
+    from .peaks import copy_gbs, matmul_gflops, undisturbed_best
 
     cpu = torch.device("cpu")
     # Source and destination together exceed the last-level cache, as far as the memory allows.
     fits = psutil.virtual_memory().available // 8
     size_bytes = max(_SMALLEST_COPY_BYTES, min(5 * _cache_bytes(3) // 8, fits))
     with linear_algebra_threads(cores):
-        return matmul_gflops(cpu, _MATRIX_ROWS), copy_gbs(cpu, size_bytes)
+        return (
+            undisturbed_best(lambda: matmul_gflops(cpu, _MATRIX_ROWS)),
+            undisturbed_best(lambda: copy_gbs(cpu, size_bytes)),
+        )

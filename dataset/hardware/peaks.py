@@ -7,9 +7,30 @@ from collections.abc import Callable
 
 import torch
 
+from ...compiler.host.meter import DISTURBED_CORES, Meter
+
 _RELATIVE_GAIN = 0.01
 _PATIENCE_RUNS = 8
 _BUDGET_S = 1.5
+
+
+_ATTEMPTS = 4
+"""Measurements of a ceiling on a machine that is never quiet."""
+
+
+def undisturbed_best(measure: Callable[[], float], meter: Meter | None = None) -> tuple[float, bool]:
+    """The largest of several measurements of a rate, and whether other work disturbed all of them.
+
+    The first undisturbed measurement is the last one. Disturbances only lower a rate.
+    """
+    meter, best = meter or Meter(), 0.0
+    for _ in range(_ATTEMPTS):
+        before = meter.read()
+        best = max(best, measure())
+        wall_s, own_s, busy_s, waited_s = (now - then for now, then in zip(meter.read(), before, strict=True))
+        if max(busy_s - own_s, waited_s) <= DISTURBED_CORES * wall_s:
+            return best, False
+    return best, True
 
 
 def best_time_s(run: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:

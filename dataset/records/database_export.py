@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import shutil
 from collections import defaultdict
 from collections.abc import Collection
 from pathlib import Path
@@ -20,6 +19,7 @@ from tvm.target import Target
 
 from ...compiler.replay import replay
 from ...compiler.tvm_compat import make_tune_context, parse_target
+from ...files import written_whole
 from .exchange import DatabaseError, Warn
 from .schema import TaskRow, latency_of
 from .store import RecordStore
@@ -70,14 +70,12 @@ def export_database(
         raise DatabaseError(f"{taken} exists; export into another folder, or remove it")
     exported = []
     for device, path in folders.items():
-        partial = path.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        database = ms.database.JSONDatabase(work_dir=str(partial))
-        for name, records in by_device[device].items():
-            fastest = sorted(records, key=lambda record: latency_of(record["run_secs"]))[:top]
-            _commit(database, rows[name], fastest, parse_target(device[0]), warn)
-        partial.rename(path)
+        with written_whole(path, field="into") as partial:
+            partial.mkdir()
+            database = ms.database.JSONDatabase(work_dir=str(partial))
+            for name, records in by_device[device].items():
+                fastest = sorted(records, key=lambda record: latency_of(record["run_secs"]))[:top]
+                _commit(database, rows[name], fastest, parse_target(device[0]), warn)
         exported.append(ExportedDatabase(path, *device, len(by_device[device]), len(database)))
     return exported
 

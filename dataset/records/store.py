@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ...compiler.hardware import DISTURBED
 from ...compiler.host.interruption import interrupts_deferred
 from ..hardware import Hardware
 from .schema import (
@@ -201,15 +202,22 @@ class RecordStore:
         """Write a device's description, unless a stored one has equally high peaks.
 
         The higher of measured and stored peaks is kept, because a device that also does other work does not
-        reach its peaks. Raises StoreError if a stored description is damaged.
+        reach its peaks. They count as disturbed (`DISTURBED`) if no measurement was undisturbed. Raises
+        StoreError if a stored description is damaged.
         """
         known = self.hardware().get(hardware.hardware_id)
         if known is not None:
             peak_gflops = max(hardware.peak_gflops, known.peak_gflops)
             bandwidth_gbs = max(hardware.bandwidth_gbs, known.bandwidth_gbs)
-            if (peak_gflops, bandwidth_gbs) == (known.peak_gflops, known.bandwidth_gbs):
+            details = dict(hardware.details)
+            if not known.details.get(DISTURBED):
+                details.pop(DISTURBED, None)
+            kept = replace(hardware, peak_gflops=peak_gflops, bandwidth_gbs=bandwidth_gbs, details=details)
+            was_disturbed = known.details.get(DISTURBED), details.get(DISTURBED)
+            peaks = known.peak_gflops, known.bandwidth_gbs
+            if (peak_gflops, bandwidth_gbs) == peaks and was_disturbed[0] == was_disturbed[1]:
                 return
-            hardware = replace(hardware, peak_gflops=peak_gflops, bandwidth_gbs=bandwidth_gbs)
+            hardware = kept
         path = self.folder / f"hardware-{hardware.hardware_id}.json"
         self._write_atomically(path, hardware.to_json().encode())
 

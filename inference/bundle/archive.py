@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import BinaryIO
 
 from ...errors import UserError
+from ...files import CannotWriteError, written_whole
 
 MOST_FILE_BYTES = 128 * 1024**2
 """Maximum size of a bundle; all 473 records of a ResNet-18 need 0.3 MB."""
@@ -52,10 +53,8 @@ def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
     """
     if path.exists():
         raise BundleError(f"bundle={path}: exists; remove it, or name another file")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("w+b") as file:
+        with written_whole(path, field="bundle") as partial, partial.open("w+b") as file:
             with zipfile.ZipFile(file, "w") as archive:
                 for name, content in members.items():
                     info = zipfile.ZipInfo(name, _SOME_DATE)
@@ -63,14 +62,8 @@ def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
                     archive.writestr(info, content, zipfile.ZIP_DEFLATED)
             file.flush()
             _read(path, file, list(members))
-            os.fsync(file.fileno())
-        partial.rename(path)
-    except OSError as error:
-        raise BundleError(
-            f"bundle={path}: cannot be written ({error.strerror}); free some space, or name another file"
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)
+    except CannotWriteError as error:
+        raise BundleError(str(error)) from error
 
 
 def read_archive(path: Path, names: Collection[str]) -> dict[str, bytes]:

@@ -49,12 +49,13 @@ def export(config: DictConfig) -> int:
     console = CommandConsole()
     report = export_bundle(**vars(settings), warn=lambda text: say(console, text, "yellow"))
     for name in report.missing:
-        say(console, f"{name}: has no schedule in the database; not exported", "yellow")
+        say(console, f"{name}: was not searched in this database; not exported", "yellow")
     manifest = report.bundle.manifest
     schedules = counted(len(report.bundle.records), "schedule")
+    untuned = f", {counted(len(manifest.decided), 'task')} without a schedule" if manifest.decided else ""
     say(
         console,
-        f"{report.path}: {schedules} of {counted(len(manifest.tasks), 'task')}, "
+        f"{report.path}: {schedules} of {counted(len(manifest.tasks), 'task')}{untuned}, "
         f"{report.path.stat().st_size:,} bytes, for {manifest.hardware.name}",
     )
     return 0
@@ -92,10 +93,14 @@ def show(config: DictConfig) -> int:
     console = CommandConsole()
     print_facts([Fact(label, value, "") for label, value in _facts(bundle)], console)
     rows = [
-        (task.name, task.operator, _latency(task.latency_s), str(task.records))
+        (task.name, task.operator, _latency(task.latency_s), str(task.records), "")
         for task in bundle.manifest.tasks
     ]
-    print_table(_table(("task", "operator", "latency", "schedules"), rows), console)
+    rows += [
+        (note.name or note.workload_hash, "", _latency(note.untuned_s), "", note.decided)
+        for note in bundle.manifest.decided
+    ]
+    print_table(_table(("task", "operator", "latency", "schedules", "untuned because"), rows), console)
     return 0
 
 
@@ -118,7 +123,7 @@ def _facts(bundle: Bundle) -> list[tuple[str, str]]:
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """Table of texts without empty columns."""
-    texts = ("task", "operator", "outcome")
+    texts = ("task", "operator", "outcome", "untuned because")
     return Table("", [Column(title, text=title in texts, optional=True) for title in titles], rows)
 
 

@@ -31,7 +31,10 @@ from ...dataset.records.database_lines import (
     parsed_workload,
 )
 from ...dataset.records.exchange import HERE, find_hardware
-from ..database.folder import read_device, read_rounds, whole_lines
+from ...files import check_writable
+from ..database.folder import DEVICE_FILE, read_device, read_rounds, whole_lines
+from ..database.task_note import TaskNote
+from ..database.tuning_notes import NOTES_FILE, TuningNotes
 from .archive import BundleError
 from .format import SCHEMA_VERSION, Bundle, BundleTask, Manifest, write_bundle
 from .reading import Warn
@@ -65,7 +68,7 @@ class ExportReport:
     path: Path
     bundle: Bundle
     missing: Sequence[str]
-    """Names of the network's tasks without a schedule in the database."""
+    """Names of the network's tasks that the database neither has a schedule nor a decision for."""
 
 
 def export_bundle(
@@ -83,6 +86,8 @@ def export_bundle(
 ) -> ExportReport:
     """Writes the schedules of one target and device in a tuning database as one file.
 
+    The file also says which tasks run without a schedule, and why.
+
     Args:
         bundle: file to write, which must not exist.
         database: folder that `foretune tune` filled.
@@ -97,35 +102,46 @@ def export_bundle(
     """
     if records not in RECORDS:
         raise BundleError(f"records={records}: use one of {', '.join(RECORDS)}")
+    if not Path(bundle).exists():  # which `write_bundle` refuses
+        check_writable(Path(bundle), "bundle")
     found = _folder(Path(database), folder)
     target, hardware = _device(found)
     stored = _stored(found, target, warn)
-    rounds = read_rounds(found)
+    rounds, noted = read_rounds(found), TuningNotes(found / NOTES_FILE).of_tasks()
     wanted: Mapping[str, Task] | None = None
     if network is not None:
         loaded = load_network(network, inputs=inputs, batch=batch, kwargs=kwargs)
         wanted = _network_tasks(loaded, parse_target(target), lowering)
         stored = {name: task for name, task in stored.items() if name in wanted}
-    if not stored:
-        lacks = "schedules" if network is None else f"schedule of a task of network={network}"
-        raise BundleError(
-            f"database={found}: has no {lacks}; tune it first: foretune tune network={network or 'NAME'}"
-        )
-    tasks, kept = [], []
+        noted = {name: replace(noted[name], name=wanted[name].name) for name in noted if name in wanted}
+    decided = [name for name, note in noted.items() if note.decided]
+    if not (stored or decided):
+        raise _nothing_in(found, network)
+    tasks: list[BundleTask] = []
+    kept: list[StoredRecord] = []
     for number, (name, task) in enumerate(stored.items()):
-        measured = sorted(task.records, key=lambda record: record.latency_s)
-        measured = measured[:1] if records == BEST else measured
+        measured = task.fastest(1 if records == BEST else None)
         described = task.described() if wanted is None else wanted[name]
         tasks.append(_entry(name, described, measured, rounds.get(name, (0, 0))))
         kept += [replace(record, workload=number) for record in measured]
     lines = [task.line for task in stored.values()]
-    manifest = _manifest(tasks, network or "", target, hardware)
+    manifest = _manifest(tasks, list(noted.values()), network or "", target, hardware)
     written = write_bundle(Path(bundle), Bundle(manifest, lines, kept))
-    missing = [task.name for name, task in (wanted or {}).items() if name not in stored]
+    known = {*stored, *decided}
+    missing = [task.name for name, task in (wanted or {}).items() if name not in known]
     return ExportReport(Path(bundle), written, missing)
 
 
-def _manifest(tasks: list[BundleTask], network: str, target: str, hardware: Hardware) -> Manifest:
+def _nothing_in(folder: Path, network: str | None) -> BundleError:
+    lacks = "schedules" if network is None else f"schedule of a task of network={network}"
+    return BundleError(
+        f"database={folder}: has no {lacks}; tune it first: foretune tune network={network or 'NAME'}"
+    )
+
+
+def _manifest(
+    tasks: list[BundleTask], notes: list[TaskNote], network: str, target: str, hardware: Hardware
+) -> Manifest:
     """Manifest of a bundle whose content has no hash yet."""
     return Manifest(
         schema_version=SCHEMA_VERSION,
@@ -136,6 +152,7 @@ def _manifest(tasks: list[BundleTask], network: str, target: str, hardware: Hard
         hardware=hardware,
         versions={"foretune": __version__, "tvm": tvm.__version__},
         tasks=tasks,
+        notes=notes,
     )
 
 
@@ -166,6 +183,10 @@ class _StoredTask:
 
     line: str
     records: list[StoredRecord]
+
+    def fastest(self, most: int | None) -> list[StoredRecord]:
+        """Records in the order of their latency; `most` limits their number, and None returns all."""
+        return sorted(self.records, key=lambda record: record.latency_s)[:most]
 
     def described(self) -> Task:
         """The task, with the details that its module provides."""
@@ -201,7 +222,9 @@ def _stored(folder: Path, target: str, warn: Warn) -> dict[str, _StoredTask]:
 
 def _folder(database: Path, name: str | None) -> Path:
     """Folder of one target and device; raises BundleError."""
-    names = sorted(path.parent.name for path in database.glob(f"*/{RECORD_FILE}"))
+    # A folder whose tasks all run without a schedule has no records.
+    files = (RECORD_FILE, DEVICE_FILE)
+    names = sorted({path.parent.name for file in files for path in database.glob(f"*/{file}")})
     if not names:
         raise BundleError(
             f"database={database}: holds no schedules; tune first, or give the folder that foretune tune "

@@ -8,10 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import NoneType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar
 
 from ...dataset.hardware import Hardware
 from ...dataset.records.database_lines import (
@@ -22,10 +21,15 @@ from ...dataset.records.database_lines import (
     parsed_workload,
 )
 from ...errors import first_line
+from ...json_fields import read_fields
+from ..database.task_note import TaskNote
 from .archive import BundleError, damaged, read_archive, write_archive
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the layout, incremented when an older foretune cannot read a bundle or would misread it."""
+
+READ_VERSIONS = (1, SCHEMA_VERSION)
+"""Versions that this foretune reads; bundles of version 1 have no `Manifest.notes`."""
 
 MANIFEST_FILE = "manifest.json"
 MEMBERS = (MANIFEST_FILE, WORKLOAD_FILE, RECORD_FILE)
@@ -71,6 +75,15 @@ class Manifest:
     versions: dict[str, str]
     """Versions of foretune and tvm."""
     tasks: list[BundleTask]
+    """Tasks with schedules."""
+    notes: list[TaskNote] = field(default_factory=list)
+    """What runs decided about tasks, with and without a schedule."""
+
+    @property
+    def decided(self) -> list[TaskNote]:
+        """Tasks that the network runs without a schedule, each with the reason."""
+        tuned = {task.workload_hash for task in self.tasks}
+        return [note for note in self.notes if note.decided and note.workload_hash not in tuned]
 
     def to_json(self) -> str:
         """Text of manifest.json."""
@@ -132,7 +145,10 @@ def read_bundle(path: str | Path) -> Bundle:
 
 def content_hash(manifest: Manifest, workloads: bytes, records: bytes) -> str:
     """SHA-256 over the manifest without `content_sha256`, the workloads and the records."""
-    rest = json.dumps(asdict(replace(manifest, content_sha256="")), sort_keys=True, separators=(",", ":"))
+    values = asdict(replace(manifest, content_sha256=""))
+    if manifest.schema_version == 1:
+        del values["notes"]
+    rest = json.dumps(values, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256()
     for part in (rest.encode(), workloads, records):
         digest.update(f"{len(part)}:".encode() + part)
@@ -161,65 +177,16 @@ def _manifest(path: Path, content: bytes) -> Manifest:
     try:
         values = json.loads(content)
         version = values.get("schema_version") if isinstance(values, dict) else None
-        if version != SCHEMA_VERSION:
+        if version not in READ_VERSIONS:
             raise BundleError(
                 f"bundle={path}: {MANIFEST_FILE}: schema_version={version!r:.40}, but this foretune reads "
-                f"{SCHEMA_VERSION}; use the foretune that wrote it, or export it again with this one"
+                f"{' and '.join(map(str, READ_VERSIONS))}; use the foretune that wrote it, or export it "
+                "again with this one"
             )
-        return read_fields(Manifest, values)
+        if version == 1 and "notes" in values:
+            raise ValueError("'notes' is unknown in a bundle of version 1")
+        return read_fields(Manifest, {"notes": [], **values})
     except BundleError:
         raise
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise BundleError(f"bundle={path}: {MANIFEST_FILE}: {first_line(error)}; use {_WRITTEN}") from error
-
-
-_Read = TypeVar("_Read")
-
-_MOST = 2**63
-_MOST_LEVELS = 8
-"""Maximum nesting depth of lists and objects inside a field."""
-
-
-def read_fields(of: type[_Read], values: Any, where: str = "") -> _Read:
-    """Instance of a dataclass from JSON values, including nested dataclasses and lists of dataclasses.
-
-    Numbers must be finite and not negative. Texts may contain only printable characters, so that they cannot
-    control a terminal. Raises ValueError with the name of the field, prefixed by `where`.
-    """
-    if not isinstance(values, dict):
-        raise ValueError(f"{where.rstrip('.') or 'it'} is no JSON object: {values!r:.40}")
-    expected = {field.name for field in fields(of)}  # type: ignore[arg-type]
-    for name in sorted(expected ^ values.keys()):
-        raise ValueError(f"{where}{name!r:.80} is {'missing' if name in expected else 'unknown'}")
-    hints = get_type_hints(of)
-    return of(**{name: _read(hints[name], value, f"{where}{name}") for name, value in values.items()})
-
-
-def _read(hint: Any, value: Any, name: str) -> Any:
-    kind, arguments = get_origin(hint) or hint, get_args(hint)
-    if NoneType in arguments:
-        return None if value is None else _read(arguments[0], value, name)
-    if is_dataclass(kind):
-        return read_fields(kind, value, f"{name}.")  # type: ignore[arg-type]
-    if kind is list and isinstance(value, list):
-        return [_read(arguments[0], item, f"{name}[{number}]") for number, item in enumerate(value)]
-    if kind in (int, float):
-        fits = isinstance(value, kind | int) and not isinstance(value, bool)
-        if not fits or not 0 <= value < _MOST:
-            raise ValueError(f"{name}={value!r:.40} must be a number of at least 0, and finite")
-    elif not isinstance(value, kind):
-        raise ValueError(f"{name}={value!r:.40} must be a {kind.__name__}")
-    _check_texts(value, name, _MOST_LEVELS)
-    return value
-
-
-def _check_texts(value: Any, name: str, most: int) -> None:
-    if most == 0:
-        raise ValueError(f"{name} is nested over {_MOST_LEVELS} levels deep")
-    if isinstance(value, str) and not value.isprintable():
-        raise ValueError(f"{name} has characters that do not print: {value!r:.40}")
-    if isinstance(value, dict):
-        value = [*value.keys(), *value.values()]
-    if isinstance(value, list):
-        for item in value:
-            _check_texts(item, name, most - 1)

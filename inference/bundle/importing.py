@@ -19,15 +19,21 @@ from ...dataset.hardware import Hardware
 from ...dataset.records.database_export import database_folder_name
 from ...dataset.records.exchange import HERE, find_hardware
 from ...errors import UserError
+from ...files import CannotWriteError, disk_errors, write_whole
 from ...wording import counted
-from ..database.folder import STARTS_FILE, describe_device, held_alone, whole_lines, write_whole
+from ..database.folder import STARTS_FILE, describe_device, held_alone, whole_lines
+from ..database.task_note import TaskNote
+from ..database.tuning_notes import NOTES_FILE, TuningNotes
 from .archive import BundleError
 from .format import Bundle, read_bundle
-from .merge import MergedTask, merge
+from .merge import MergedTask, merge, tuned_tasks
 from .reading import ReadTask, Warn, read_tasks
 
 STARTS = "starts"
 """Outcome of a task whose schedules became starting points."""
+
+UNTUNED = "untuned"
+"""Outcome of a task that the network runs without a schedule."""
 
 LEFT_OUT = "left out"
 """Outcome of a task without a usable schedule."""
@@ -43,7 +49,7 @@ class ImportedTask:
     operator: str
     workload_hash: str
     outcome: str
-    """`added`, `improved` or `kept` (see `MergedTask`), STARTS or LEFT_OUT."""
+    """`added`, `improved` or `kept` (see `MergedTask`), UNTUNED, STARTS or LEFT_OUT."""
     before_s: float | None
     """None for a task that had no schedule in the database, and for starting points."""
     latency_s: float | None
@@ -105,16 +111,25 @@ def import_bundle(
             f"bundle={path}: measured {' and '.join(differences)}, so that its latencies do not hold here; "
             "with adapt=true its schedules become starting points, which the next foretune tune measures"
         )
+    return _added(content, Path(database), wanted, device, bool(differences), warn)
+
+
+def _added(
+    content: Bundle, database: Path, wanted: Target, device: Hardware, adapt: bool, warn: Warn
+) -> ImportReport:
+    """Adds a bundle to the database: as starting points, or as measured for this target and device."""
     tasks = read_tasks(content, warn)
-    starts = _replayed(tasks, wanted, warn) if differences else {}
+    starts = _replayed(tasks, wanted, warn) if adapt else {}
     described = target_to_json(wanted)
-    folder = Path(database) / database_folder_name(described, device.hardware_id)
+    folder = database / database_folder_name(described, device.hardware_id)
     merged: dict[str, MergedTask] = {}
+    untuned: list[TaskNote] = []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         with held_alone(folder):
             describe_device(folder, described, device)
-            if differences:
+            if adapt:
                 _add_starts(folder, starts)
             else:
                 merged = merge(
@@ -123,12 +138,27 @@ def import_bundle(
                     [record for task in tasks for record in task.records],
                     {task.workload_hash: task.rounds for task in tasks},
                 )
-    except OSError as error:
+                untuned = _adopted(folder, content, merged)
+    except CannotWriteError as error:
         raise BundleError(
-            f"database={folder}: cannot be written ({error.strerror}) and has the schedules that it had; "
+            f"database={folder}: cannot be written ({error.reason}) and has the schedules that it had; "
             "free some space or name another folder, then import again"
         ) from error
-    return ImportReport(folder, bool(differences), [_imported(task, merged, starts) for task in tasks])
+    imported = [_imported(task, merged, starts) for task in tasks]
+    return ImportReport(folder, adapt, [*imported, *map(_left_untuned, untuned)])
+
+
+def _adopted(folder: Path, bundle: Bundle, merged: Mapping[str, MergedTask]) -> list[TaskNote]:
+    """Adds the bundle's notes to the folder, and returns those on tasks without a schedule in either."""
+    added = {name for name, task in merged.items() if task.before_s is None}
+    tuned = tuned_tasks(folder)
+    TuningNotes(folder / NOTES_FILE).adopt(bundle.manifest.notes, tuned, added)
+    return [note for note in bundle.manifest.decided if note.workload_hash not in tuned]
+
+
+def _left_untuned(note: TaskNote) -> ImportedTask:
+    name = note.name or note.workload_hash
+    return ImportedTask(name, "", note.workload_hash, UNTUNED, None, note.untuned_s, 0, 0)
 
 
 def _destination(

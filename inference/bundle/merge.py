@@ -19,7 +19,8 @@ from ...dataset.records.database_lines import (
     parsed_record,
     parsed_workload,
 )
-from ..database.folder import append_rounds, read_rounds, whole_lines, write_whole
+from ...files import write_whole
+from ..database.folder import append_rounds, read_rounds, whole_lines
 
 Rounds = tuple[int, int]
 """Completed and planned rounds of a task; its search is complete if the first is at least the second."""
@@ -63,7 +64,7 @@ def merge(
 
     A kill at any moment leaves either the old or the new schedules. It never marks a search as complete
     without the schedules that it found. `workloads` are lines of JSON, and `rounds` is the progress by
-    workload hash. Raises OSError if the folder cannot be written.
+    workload hash. Raises CannotWriteError if the folder cannot be written.
     """
     own = _Folder.read(folder)
     names = [parsed_workload(line) for line in workloads]
@@ -94,6 +95,11 @@ def merge(
         )
     append_rounds(folder, after)
     return merged
+
+
+def tuned_tasks(folder: Path) -> set[str]:
+    """Workload hashes of the tasks with a schedule in a folder."""
+    return {name for name, _ in _Folder.read(folder).latency_s}
 
 
 @dataclass

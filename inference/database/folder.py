@@ -19,6 +19,7 @@ from typing import Any
 from ...dataset.hardware import Hardware
 from ...dataset.records.database_lines import RECORD_FILE, WORKLOAD_FILE
 from ...errors import UserError
+from ...files import disk_errors, write_whole
 
 ROUNDS_FILE = "foretune_rounds.json"
 """File with a JSON line for each progress of a task: `workload`, completed `rounds`, planned rounds `of`."""
@@ -47,6 +48,8 @@ def hold_open(owner: object, folder: Path) -> None:
 
     On a file system without locks, no lock is held.
     """
+    if not folder.is_dir():  # opened for reading only
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     weakref.finalize(owner, os.close, descriptor)
     with suppress(OSError):
@@ -86,19 +89,6 @@ def held_briefly(folder: Path, *, only_read: bool = False) -> Iterator[None]:
         yield
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replaces a file with another one, whole or not at all."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
 def whole_lines(path: Path) -> list[str]:
     """Lines of a file, without a last line that a kill left unfinished; empty if the file does not exist."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
@@ -123,11 +113,15 @@ def drop_unfinished_line(path: Path) -> int:
 
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:
-    """Appends lines to a file in a locked folder, after removing an unfinished last line."""
-    if not _ends_whole(path):
-        _cut_off(path)
-    with path.open("a", encoding="utf-8") as file:
-        file.write("".join(f"{line}\n" for line in lines))
+    """Appends lines to a file in a locked folder, after removing an unfinished last line.
+
+    Raises CannotWriteError.
+    """
+    with disk_errors(path):
+        if not _ends_whole(path):
+            _cut_off(path)
+        with path.open("a", encoding="utf-8") as file:
+            file.write("".join(f"{line}\n" for line in lines))
 
 
 def _ends_whole(path: Path) -> bool:

@@ -18,6 +18,7 @@ from tvm.target import Target
 from ...compiler.task import Task
 from .folder import drop_unfinished_lines
 from .schedule_lines import ScheduleLines, database_of, record_content
+from .tuning_notes import NOTES_FILE, TuningNotes
 
 FOLDER = "predicted"
 """Subfolder of the tuning database with the predictions."""
@@ -30,16 +31,19 @@ measured. The time of writing is subtracted, so that the last record of a task i
 class PredictedSchedules:
     """Predicted schedules of tasks on one target and device."""
 
-    def __init__(self, beside: Path, target: Target) -> None:
+    def __init__(self, beside: Path, target: Target, *, read_only: bool = False) -> None:
         """Opens or creates the folder of predictions in `beside`, the folder of a tuning database.
 
-        Raises DatabaseUnreadableError.
+        A folder that is opened `read_only` need not exist. Raises DatabaseUnreadableError.
         """
         self.folder = beside / FOLDER
-        self.folder.mkdir(parents=True, exist_ok=True)
-        drop_unfinished_lines(self.folder)
+        if not read_only:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            drop_unfinished_lines(self.folder, NOTES_FILE)
         self._target = target
-        self._file = ScheduleLines(self.folder)
+        self._file = ScheduleLines(self.folder, read_only=read_only)
+        self.notes = TuningNotes(self.folder / NOTES_FILE, read_only=read_only)
+        """Notes of runs that measured nothing."""
         self._last: dict[str, str] = {}
         """Line of the last record, by workload hash."""
         for number, line in enumerate(self._file.read(), 1):

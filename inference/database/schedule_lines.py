@@ -20,7 +20,8 @@ from ...compiler.templates.cpu.intrinsics.registry import register_intrinsics
 from ...compiler.tvm_compat import target_to_json
 from ...dataset.records.database_lines import RECORD_FILE, WORKLOAD_FILE, parsed_workload, record_line
 from ...errors import UserError
-from .folder import append_lines, held_briefly, whole_lines, write_whole
+from ...files import write_whole
+from .folder import append_lines, held_briefly, whole_lines
 
 
 class DatabaseUnreadableError(UserError, ValueError):
@@ -30,9 +31,12 @@ class DatabaseUnreadableError(UserError, ValueError):
 class ScheduleLines:
     """Names of the task file and the record file in a folder."""
 
-    def __init__(self, folder: Path) -> None:
-        """Names the files, which need not exist; only `read` and `add` read them."""
-        self._folder = folder
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
+        """Names the files, which need not exist; only `read` and `add` read them.
+
+        If `read_only`, not even a lock is written.
+        """
+        self._folder, self._read_only = folder, read_only
         self._workload_file, self._record_file = folder / WORKLOAD_FILE, folder / RECORD_FILE
         self._hashes: list[str] = []  # by the number that records refer to
         self._workloads: dict[str, str] = {}
@@ -43,8 +47,9 @@ class ScheduleLines:
 
     def read(self) -> list[str]:
         """Reads the tasks and returns the lines of records. Raises DatabaseUnreadableError."""
-        with held_briefly(self._folder):
-            workloads, records = _lines(self._workload_file), _lines(self._record_file)
+        lines = whole_lines if self._read_only else _lines  # nobody has removed an unfinished line
+        with held_briefly(self._folder, only_read=self._read_only):
+            workloads, records = lines(self._workload_file), lines(self._record_file)
         for number, line in enumerate(workloads[len(self) :], len(self) + 1):
             try:
                 self._note(parsed_workload(line), line)

@@ -50,6 +50,7 @@ from .folder import (
     read_rounds,
     whole_lines,
 )
+from .predicted_schedules import PredictedSchedules
 from .schedule_lines import ScheduleLines, database_of, record_content
 from .tuning_notes import NOTES_FILE, TuningNotes
 
@@ -64,33 +65,44 @@ def folder_of(root: Path, target: Target, hardware: Hardware) -> Path:
 
 
 class TuningDatabase:
-    """Schedules for tasks on one target and device."""
+    """Schedules for tasks on one target and device, and what earlier runs decided without one."""
 
-    def __init__(self, root: Path, target: Target, hardware: Hardware) -> None:
-        """Opens or creates the folder for this target and device under `root`."""
+    def __init__(self, root: Path, target: Target, hardware: Hardware, *, read_only: bool = False) -> None:
+        """Opens or creates the folder for this target and device under `root`.
+
+        A folder that is opened `read_only` need not exist, and nothing is written: new knowledge stays in
+        memory.
+        """
         self.folder = folder_of(root, target, hardware)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.read_only = read_only
+        self.dropped_lines = 0
+        if not read_only:
+            self.folder.mkdir(parents=True, exist_ok=True)
         hold_open(self, self.folder)
-        files = (ROUNDS_FILE, NOTES_FILE, MEMORY_FILE, TEMPLATES_FILE)
-        self.dropped_lines = drop_unfinished_lines(self.folder, *files)
-        self._schedules = StoredSchedules(self.folder)
-        self.notes = TuningNotes(self.folder / NOTES_FILE)
+        if not read_only:
+            files = (ROUNDS_FILE, NOTES_FILE, MEMORY_FILE, TEMPLATES_FILE)
+            self.dropped_lines = drop_unfinished_lines(self.folder, *files)
+        self._schedules = StoredSchedules(self.folder, read_only=read_only)
+        self.notes = TuningNotes(self.folder / NOTES_FILE, read_only=read_only)
         self._rounds = read_rounds(self.folder)
         self._target = target
         self.describe(hardware)
 
     def describe(self, hardware: Hardware) -> None:
         """Stores the device in the folder, unless a device is stored or its figures were not measured."""
-        if math.isfinite(hardware.peak_gflops):
+        if math.isfinite(hardware.peak_gflops) and not self.read_only:
             describe_device(self.folder, target_to_json(self._target), hardware)
 
     def best_latency_s(self, task: Task) -> float | None:
         """Latency in seconds of a task's best schedule, or None without a schedule."""
-        return self.latency_of(task.workload_hash)
+        return self._schedules.best_latency_s(task.workload_hash)
 
-    def latency_of(self, workload_hash: str) -> float | None:
-        """`best_latency_s` by workload hash."""
-        return self._schedules.best_latency_s(workload_hash)
+    def network_latency_s(self, workload_hash: str) -> float | None:
+        """Latency in seconds of a task as a network runs it: with its best schedule, or without one if that
+        is faster; None if neither was measured or ran."""
+        known = self._schedules.best_latency_s(workload_hash), self.notes.untuned_s_of(workload_hash)
+        found = [seconds for seconds in known if seconds is not None and math.isfinite(seconds)]
+        return min(found, default=None)
 
     def latencies_s(self, task: Task, most: int | None = None) -> dict[str, float]:
         """Latencies in seconds of a task's schedules, by canonical trace (`trace_to_json`).
@@ -117,9 +129,19 @@ class TuningDatabase:
         tasks = [replace(described_task(mod), weight=0) for mod in found.values()]
         return [task for task in tasks if self.best_latency_s(task) is not None]
 
-    def require(self, tasks: Sequence[Task]) -> None:
-        """Raises MissingScheduleError with the name of the first task without a schedule."""
-        missing = [task for task in tasks if self.best_latency_s(task) is None]
+    def require(self, tasks: Sequence[Task], predicted: PredictedSchedules | None = None) -> None:
+        """Raises MissingScheduleError with the name of the first task that no run has decided.
+
+        A task is decided if it has a schedule, also one of `predicted`, or if the search left it without one
+        for a reason, for example because the untuned program is faster.
+        """
+        missing = [
+            task
+            for task in tasks
+            if self.best_latency_s(task) is None
+            and not self.notes.left(task)
+            and not (predicted is not None and (task in predicted or predicted.notes.left(task)))
+        ]
         if missing:
             raise MissingScheduleError(
                 f"require_database=true: task {missing[0].name} (workload {missing[0].workload_hash}) has no "
@@ -138,6 +160,8 @@ class TuningDatabase:
         if self._rounds.get(task.workload_hash) == (rounds, of):
             return
         self._rounds[task.workload_hash] = rounds, of
+        if self.read_only:
+            return
         append_rounds(self.folder, {task.workload_hash: (rounds, of)})
 
     def imported_starts(self, task: Task) -> list[str]:
@@ -150,6 +174,8 @@ class TuningDatabase:
     ) -> None:
         """Adds every candidate that ran; `replaces` drops the task's earlier schedules."""
         ran = [measurement for measurement in measurements if math.isfinite(measurement.latency_s)]
+        if self.read_only or not (ran or replaces):
+            return
         # A single value, because MetaSchedule ranks by the mean of the repeats, and foretune by their
         # minimum.
         contents = [record_content(self._target, task, m.record, [m.latency_s]) for m in ran]
@@ -168,9 +194,9 @@ class _Line(NamedTuple):
 class StoredSchedules:
     """Measured records of a folder by task, fastest first; failed measurements are left out."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         """Reads the folder's files, which need not exist. Raises DatabaseUnreadableError."""
-        self._file = ScheduleLines(folder)
+        self._file = ScheduleLines(folder, read_only=read_only)
         self._lines: defaultdict[str, list[_Line]] = defaultdict(list)
         self._count = 0
         for number, line in enumerate(self._file.read(), 1):

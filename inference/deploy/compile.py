@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import tvm
@@ -17,6 +18,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.support.cc import get_cc
 from tvm.target import Target
 
+from ...compiler.codegen.checksum import append_checksum
 from ...compiler.codegen.linker import linker
 from ...compiler.codegen.passes import improve_code
 from ...compiler.codegen.plain_schedules import plainly_scheduled
@@ -34,6 +36,7 @@ from ...compiler.tvm_compat import (
 from ...dataset.measure.worker.isolation import pinned_to_first_core
 from ...dataset.measure.worker.scratch import ScratchFolder
 from ...errors import UserError, first_line
+from ...files import CannotWriteError, written_whole
 from ...wording import part_of
 from ..run.network_profile import NetworkProfile
 from .description import describe, with_description
@@ -111,20 +114,21 @@ class CompiledNetwork:
     def export(self, path: Path) -> None:
         """Writes a shared library with code, weights and a description, which `load` reads.
 
-        Stock TVM's `relax.VirtualMachine` runs it too. Raises NetworkBuildError if the library cannot be
-        linked or written, and leaves no file then.
+        The file ends with its checksum. Stock TVM's `relax.VirtualMachine` runs it too. Raises
+        NetworkBuildError if the library cannot be linked or written, and leaves an earlier file as it was.
         """
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{path.name}.unfinished.so")
         try:
-            if self._library is not None:
-                shutil.copy(self._library, unfinished)
-            else:
-                self._link(unfinished)
-            unfinished.replace(path)
+            with written_whole(path, field="export") as partial, TemporaryDirectory() as folder:
+                library = self._library
+                if library is None:
+                    library = Path(folder) / "network.so"
+                    self._link(library)
+                shutil.copyfile(library, partial)
+                append_checksum(partial)
         except Exception as error:  # TVM passes on the linker's error
-            unfinished.unlink(missing_ok=True)
-            raise NetworkBuildError(f"export={path}: cannot be written: {first_line(error)}") from error
+            reason = str(error) if isinstance(error, CannotWriteError) else ""
+            reason = reason or f"export={path}: cannot be written: {first_line(error)}"
+            raise NetworkBuildError(reason) from error
 
     def profile(self, *inputs: NDArray[Any]) -> NetworkProfile:
         """Times the calls of a run, see `profile_network`."""

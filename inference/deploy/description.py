@@ -17,7 +17,7 @@ from tvm import relax
 from tvm.relax.analysis import has_reshape_pattern
 from tvm.target import Target
 
-from ...compiler.tvm_compat import target_to_json
+from ...compiler.tvm_compat import relax_bindings, target_to_json
 from ...errors import UserError
 
 FUNCTION = "foretune_description"
@@ -132,7 +132,7 @@ def _spec(name: str, kind: Any) -> TensorSpec | None:
 
 def _results(main: relax.Function) -> Iterator[relax.Expr]:
     """The tensors that a function returns, in order; nested tuples are flattened."""
-    values = dict(_bindings(main))
+    values = dict(relax_bindings(main))
 
     def leaves(expr: relax.Expr) -> Iterator[relax.Expr]:
         value = expr
@@ -152,15 +152,8 @@ def _computed(mod: tvm.IRModule) -> set[relax.Var]:
     call_tir = tvm.ir.Op.get("relax.call_tir")
     return {
         var
-        for var, value in _bindings(mod["main"])
+        for var, value in relax_bindings(mod["main"])
         if isinstance(value, relax.Call)
         and value.op == call_tir
         and not has_reshape_pattern(mod[value.args[0]])
     }
-
-
-def _bindings(main: relax.Function) -> Iterator[tuple[relax.Var, relax.Expr]]:
-    for block in main.body.blocks:
-        for binding in block.bindings:
-            if isinstance(binding, relax.VarBinding):
-                yield binding.var, binding.value

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import platform
-import struct
 import threading
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -13,6 +13,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from ...compiler.codegen.checksum import elf_bytes, has_right_checksum
 from ...compiler.targets import is_cpu
 from ...compiler.tvm_compat import missing_instruction_sets, parse_target, target_cores
 from ...errors import UserError
@@ -24,10 +25,6 @@ from .description import Description, TensorSpec, read_description
 from .profile import profile_network
 from .scope_warnings import without_scope_warnings
 from .threads import PoolOfThread, checked_threads
-
-_ELF_HEADER = struct.Struct("<4sB35xQ10xHH")
-"""Magic, class, and offset, size and number of the section headers, the last part of a 64-bit library."""
-_ELF_MAGIC, _ELF_64_BITS = b"\x7fELF", 2
 
 
 class LoadError(UserError, ValueError):
@@ -125,8 +122,9 @@ def load(
         follow: whether later calls load the newer library if the file was exchanged, as
             `foretune tune anytime=true` does; see `FollowedNetwork`.
 
-    Raises LoadError for a file that is missing, does not hold an exported network, or was built for a CPU
-    with other instruction sets; ThreadsError; DescriptionError.
+    Warns about a file without a checksum, as older releases exported it. Raises LoadError for a file that
+    is missing or damaged, does not hold an exported network, or was built for a CPU with other instruction
+    sets; ThreadsError; DescriptionError.
     """
     path = Path(path)
     if follow:
@@ -149,6 +147,11 @@ def load(
             f"{path}: built for the CPU {target.attrs.get('mcpu', '')}, whose instruction sets "
             f"{', '.join(missing)} this CPU lacks; tune and export the network on this machine"
         )
+    if elf_bytes(path) and has_right_checksum(path) is None:
+        warnings.warn(
+            f"{path}: has no checksum, so damage would go unnoticed; export it again with this release",
+            stacklevel=2,
+        )
     return LoadedNetwork(path, library, description, checked_threads(threads, target_cores(target)))
 
 
@@ -158,6 +161,10 @@ def _opened(path: Path) -> tvm.runtime.Module:
         raise LoadError(f"{path}: no such file; give the file that foretune tune export=FILE wrote")
     if platform.system() == "Linux":
         _check_elf(path)
+    if has_right_checksum(path) is False:
+        raise LoadError(
+            f"{path}: damaged, its content does not have the checksum at its end; copy or export it again"
+        )
     try:
         with without_scope_warnings(), unused_name(path) as name:
             # TVM's own `load_module` resolves links, and never frees a library.
@@ -175,13 +182,8 @@ def _opened(path: Path) -> tvm.runtime.Module:
 
 def _check_elf(path: Path) -> None:
     """Raises LoadError for a file of another format or a truncated one, which would crash the process."""
-    with path.open("rb") as file:
-        head = file.read(_ELF_HEADER.size)
-    if not head.startswith(_ELF_MAGIC):
+    whole, found = elf_bytes(path), path.stat().st_size
+    if whole is None:
         raise LoadError(f"{path}: no shared library; give the file that foretune tune export=FILE wrote")
-    whole, found = _ELF_HEADER.size, path.stat().st_size
-    if len(head) == whole:
-        _, bits, offset, size, number = _ELF_HEADER.unpack(head)
-        whole = offset + size * number if bits == _ELF_64_BITS else 0
     if found < whole:
         raise LoadError(f"{path}: cut off, {found:,} of {whole:,} bytes; copy or export it again")

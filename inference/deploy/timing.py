@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ...compiler.host.meter import DISTURBED_CORES
 from .runners import RunnerError
 from .turn import Turn
 
@@ -24,11 +25,6 @@ SLOW_BUDGET_S = 4.0
 
 EXTRA = 2
 """Most turns of a contestant, over the number of turns wanted."""
-
-DISTURBED_CORES = 0.25
-"""Cores that other processes used during a turn, or that threads waited for, above which the turn is
-disturbed. On two cores, this was at most 0.16 when they were quiet, and 0.5 to 1 with another busy process,
-even at niceness 10."""
 
 SPREAD = 1.5
 """Ratio of the upper to the lower quartile of a contestant's turns above which its timing is disturbed."""

@@ -5,22 +5,18 @@ A process that runs a network uses this module, which works without TVM.
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from ...compiler.host.meter import Meter
 
 PRIMED_S = 1.0
 """A call that lasts longer than this, in seconds, counts without a priming call."""
 
-_STAT = Path("/proc/stat")
-_THREADS = Path("/proc/self/task")
-_BUSY = (1, 2, 3, 6, 7, 8)  # user, nice, system, irq, softirq, steal
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _ASLEEP_S, _ASLEEP_SHARE, _ASLEEP_LIMIT_S = 0.005, 0.2, 1.0
 
 
@@ -40,26 +36,6 @@ class Turn:
     does not report it."""
     waited_s: float
     """Time that ready threads of the process waited for a core; 0 if the system does not report it."""
-
-
-class Meter:
-    """Counters of the cores that this process may use."""
-
-    def __init__(self) -> None:
-        self._cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-
-    def read(self) -> tuple[float, float, float, float]:
-        """Seconds: clock, CPU time of this process and of all processes, waiting time of this process."""
-        return time.perf_counter(), time.process_time(), self._busy_s(), _waited_s()
-
-    def _busy_s(self) -> float:
-        try:
-            lines = [line.split() for line in _STAT.read_text().splitlines()]
-        except OSError:
-            return 0.0
-        names = {f"cpu{core}" for core in self._cores}
-        ticks = sum(int(words[field]) for words in lines if words and words[0] in names for field in _BUSY)
-        return ticks / _TICKS_PER_S
 
 
 def timed_turn(
@@ -110,14 +86,3 @@ def _timed(call: Callable[[], Any]) -> float:
     before = time.perf_counter()
     call()
     return time.perf_counter() - before
-
-
-def _waited_s() -> float:
-    """Second field of the kernel's `schedstat` in nanoseconds, summed over threads."""
-    waited_ns = 0
-    for thread in _THREADS.glob("*/schedstat"):
-        try:
-            waited_ns += int(thread.read_text().split()[1])
-        except (OSError, IndexError):  # the thread ended, or the kernel does not count
-            continue
-    return waited_ns / 1e9

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -28,6 +27,7 @@ from ...compiler.described_task import described_task
 from ...compiler.structure.operator_sequence import operator_sequence
 from ...compiler.task import Task
 from ...errors import UserError
+from ...files import CannotWriteError, written_whole
 
 SCHEMA_VERSION = 1
 """Version of the file format; increase it when a column is added or redefined."""
@@ -130,15 +130,12 @@ def write_schedules(path: Path, schedules: Sequence[PretunedSchedule]) -> None:
     """Writes a file atomically; raises PretunedError if it cannot be written."""
     ordered = sorted(schedules, key=lambda one: (one.kernel_class, one.workload_hash, one.target))
     rows = pa.Table.from_pylist([asdict(schedule) for schedule in ordered], schema=_SCHEMA)
-    partial = path.with_suffix(path.suffix + ".partial")
+    options: dict[str, Any] = {"compression": "zstd", "compression_level": 19, "row_group_size": _GROUP_ROWS}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(rows, partial, compression="zstd", compression_level=19, row_group_size=_GROUP_ROWS)
-        partial.rename(path)
-    except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
-        raise PretunedError(f"{path}: cannot be written ({error.strerror}); use another folder") from error
+        with written_whole(path) as partial:
+            pq.write_table(rows, partial, **options)
+    except CannotWriteError as error:
+        raise PretunedError(str(error)) from error
 
 
 class PretunedSchedules:

@@ -55,6 +55,7 @@ def details(result: TuneResult) -> list[Fact]:
         *reuse_facts(result),
         *coverage_facts(result.tasks),
         *_families(result),
+        *_memory(result),
         *_energy(result),
     ]
 
@@ -98,6 +99,13 @@ def _predicted(result: TuneResult) -> list[Fact]:
             "candidate that the cost model rates best, which may be slower than plain loops",
         )
     ]
+
+
+def _memory(result: TuneResult) -> list[Fact]:
+    """Memory of the run at its peak."""
+    if result.peak_mb is None:
+        return []
+    return [Fact("Memory", f"{result.peak_mb / 1e3:.2f} GB", "of all processes of the run at its peak")]
 
 
 def _energy(result: TuneResult) -> list[Fact]:

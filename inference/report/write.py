@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...files import write_whole
 from ...page import Facts, Page, Plots, Table, columns, to_html
 from ...wording import target_words
 from ..run.result import TuneResult
@@ -68,10 +69,11 @@ class ReportPaths(NamedTuple):
 def write_report(result: TuneResult, folder: Path, drawn: Drawn | None = None) -> ReportPaths:
     """Writes `report.json` and `report.html` into `folder`, which it creates if needed.
 
+    Each is written whole or not at all. Raises CannotWriteError.
+
     `drawn` holds plots of the page that exist already.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     paths = ReportPaths(folder / "report.json", folder / "report.html")
     save_result(result, paths.json)
-    paths.html.write_text(to_html(report_page(result, drawn)), encoding="utf-8")
+    write_whole(paths.html, to_html(report_page(result, drawn)))
     return paths

@@ -42,6 +42,7 @@ class TuneConfig:
     seed: int = 0
     retune: bool = False
     require_database: bool = False
+    check_memory: bool = True
     budget_s: float | None = None
     latency_target_s: float | None = None
     export: Path | None = None

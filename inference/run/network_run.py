@@ -8,6 +8,7 @@ from dataclasses import replace
 from ...compiler.networks import Network, load_network, recast_operators
 from ...compiler.networks.low_precision.integer_products import float_products
 from ...compiler.networks.low_precision.quantisation import is_quantised, quantised
+from ...compiler.networks.size import activation_bytes, weight_bytes
 from ...compiler.types import INT8, WIDE
 from ...errors import UserError
 from ...terminal import say
@@ -16,6 +17,7 @@ from ..deploy.trial import Trial, Tuned
 from ..search.alternatives import take
 from .config import TuneConfig
 from .conversion import lowered_for, original_of
+from .memory import check_memory
 from .reporting import reported
 from .result import TaskResult, TuneResult
 from .result_file import load_comparison_runs
@@ -39,11 +41,14 @@ class NetworkRun(TuningRun):
                 self.console.status(f"turning {config.network} into tasks"),
             ):
                 network = self._loaded()
+                weights = weight_bytes(network)
+                check_memory(config, network.name, weights)
                 original = original_of(network, config, self.work)
                 # The dry run of a set's network was before the search.
                 lowered = lowered_for(
                     network, opened.target, config, self.work, original if self.searches else None
                 )
+            check_memory(config, network.name, weights, activation_bytes(lowered.relax_mod))
             joined = self.joined_calls(lowered.relax_mod, opened.target)
             templates = self.gpu_templates(lowered.tasks, opened, joined)
             trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)

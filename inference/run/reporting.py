@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ...compiler.tvm_compat import available_cores
 from ...terminal import say
-from ..deploy.compile import how_to_run
+from .closing import megabytes, next_steps
 from .opened import Opened
 from .result import TuneResult
 from .tuning_run import TuningRun
@@ -28,20 +28,13 @@ def reported(run: TuningRun, result: TuneResult, opened: Opened) -> TuneResult:
         stage_s=run.watch.seconds,
         cores=run.timeline.stop(),
         available_cores=available_cores(),
+        peak_mb=megabytes(run.memory.stop()),
     )
     print_report(result, console)
     if config.profile:
         print_profile(result, console)
     for path in write_report(result, config.folder, drawn):
         say(console, f"wrote {path}")
-    lines: list[str] = []
-    if config.export is not None and not result.networks and result.outputs_match is not False:
-        lines += how_to_run(config.export, opened.target)
-    folders = {"schedules": opened.database.folder}
-    if run.predicted is not None:
-        folders["predicted schedules, not measured,"] = run.predicted.folder
-    for what, folder in folders.items() if not result.simulated else ():
-        lines.append(f"{what} for stock TVM: ms.database.JSONDatabase(work_dir={str(folder)!r})")
-    for line in lines:
+    for line in next_steps(result, config.export, opened, run.predicted):
         say(console, line)
     return result

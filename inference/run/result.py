@@ -19,9 +19,13 @@ BY_STOCK = "stock TVM with nothing set"
 
 NOTHING_TO_TUNE = "nothing to tune"
 UNTUNED_IS_FASTER = "untuned is faster"
+NO_CANDIDATE_RAN = "no candidate ran"
+NO_CANDIDATE = "no candidate was found"
+FAST_ENOUGH = "the network reaches latency_target_s without it"
+NO_TIME = "the limits of the run left no time for it"
 NOT_BUILT = "TVM builds no code for its schedule in the network"
 WRONG = "its schedule computes other values"
-"""Reasons why a completely searched task has no schedule."""
+"""Reasons why a task has no schedule."""
 
 
 @dataclass(frozen=True)
@@ -295,6 +299,8 @@ class TuneResult:
     """Use of the cores over the run; empty in older files."""
     available_cores: int = 1
     """Cores that the run may use."""
+    peak_mb: float | None = None
+    """Peak memory of the run with all its processes, in megabytes; None if unknown."""
     agreement: Agreement | None = None
     """Agreement with the float32 network; None for a float32 network and for one that did not run here."""
     alternatives: list[AlternativeResult] = field(default_factory=list)

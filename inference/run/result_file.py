@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...errors import UserError
+from ...files import write_whole
 from .core_timeline import CoreSample
 from .network_profile import CallTime, NetworkProfile
 from .result import (
@@ -34,9 +35,8 @@ class ResultFormatError(UserError, ValueError):
 
 
 def save_result(result: TuneResult, path: Path) -> None:
-    """Writes the result as JSON."""
-    text = json.dumps(result_to_json(result), indent=1, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    """Writes the result as JSON, whole or not at all. Raises CannotWriteError."""
+    write_whole(path, json.dumps(result_to_json(result), indent=1, allow_nan=False) + "\n")
 
 
 def load_result(path: Path) -> TuneResult:

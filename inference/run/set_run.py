@@ -14,6 +14,7 @@ from ...compiler.networks import LoweredNetwork, load_network
 from ...compiler.networks.alternatives.alternatives import Offer, merged_offers
 from ...compiler.networks.loading import kind_and_line
 from ...compiler.networks.low_precision.quantisation import quantised
+from ...compiler.networks.size import weight_bytes
 from ...compiler.task import Task
 from ...compiler.types import INT8
 from ...errors import UserError
@@ -21,6 +22,7 @@ from ...terminal import say
 from ...wording import part_of
 from .conversion import lowered_for, original_of
 from .gpu_templates import Due
+from .memory import check_memory
 from .network_run import NetworkRun
 from .network_set import Member, NetworkSetError, operator_set
 from .reporting import reported
@@ -86,6 +88,7 @@ class SetRun(TuningRun):
         """The lowered network, after a dry run."""
         config = self.config
         network = load_network(**member.arguments(config.seed, config.kwargs))
+        check_memory(config, member.name, weight_bytes(network))
         with TemporaryDirectory() as folder:
             if config.lowering.dtype == INT8:
                 network = quantised(network, config.lowering.calibration, Path(folder) / "quantised.onnx")

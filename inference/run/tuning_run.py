@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,11 +15,14 @@ from rich.console import Console
 from tvm.target import Target
 
 from ... import __version__
+from ...compiler.hardware import DISTURBED
+from ...compiler.host.memory import PeakMemory
 from ...compiler.networks.alternatives.alternatives import Offer, offered_tasks
 from ...compiler.targets import is_cpu
 from ...compiler.task import Task
 from ...compiler.tvm_compat import OLDER_CPU, older_cpu, parse_target
 from ...dataset.hardware import Hardware
+from ...dataset.records.low_peaks import LowPeak
 from ...progress import job_progress
 from ...terminal import say
 from ...wording import counted, part_of, verb
@@ -42,6 +44,7 @@ from ..starts.configured import asked_starts
 from ..surrogate.memory import SurrogateMemory
 from ..workers.searchers import alone_on, hold_back
 from ..workers.workforce import Workforce
+from .closing import noted_untuned_s
 from .config import TuneConfig
 from .conversion import REFERENCE
 from .core_timeline import CoreTimeline
@@ -71,6 +74,12 @@ class TuningRun(ABC):
         self._waited_s = 0.0
         self.predicted: PredictedSchedules | None = None  # of a run that measures nothing
         self.anytime: AnytimeLibrary | None = None  # of a run that writes its library early
+        self.memory = PeakMemory()
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether the run searches nothing, and leaves the database as it is."""
+        return self.config.require_database or not self.searches
 
     @abstractmethod
     def run(self) -> TuneResult:
@@ -145,7 +154,7 @@ class TuningRun(ABC):
                     self._waited_s = stack.enter_context(turn)
                 database = self._open_database(target, hardware)
                 if not config.search.measure:
-                    self.predicted = PredictedSchedules(database.folder, target)
+                    self.predicted = PredictedSchedules(database.folder, target, read_only=self.only_reads)
                 if not self._expects_nothing(database):
                     self._start(workforce, database)  # during the next stage
             yield Opened(target, hardware, workforce, database)
@@ -161,11 +170,13 @@ class TuningRun(ABC):
 
     def _start(self, workforce: Workforce, database: TuningDatabase) -> None:
         workforce.start()
-        database.describe(workforce.hardware())
+        if (hardware := workforce.hardware()).details.get(DISTURBED):
+            say(self.console, f"{LowPeak(hardware, 0.0)}, and the cost model reads it", "yellow")
+        database.describe(hardware)
 
     def _expects_nothing(self, database: TuningDatabase) -> bool:
         """Whether the run is likely to find nothing to do."""
-        if self.config.require_database or not self.searches:
+        if self.only_reads:
             return True
         return not self.config.retune and database.notes.expects_nothing(self.config.task_settings)
 
@@ -188,7 +199,7 @@ class TuningRun(ABC):
         )
 
     def _open_database(self, target: Target, hardware: Hardware) -> TuningDatabase:
-        database = TuningDatabase(self.config.database, target, hardware)
+        database = TuningDatabase(self.config.database, target, hardware, read_only=self.only_reads)
         if database.dropped_lines:
             dropped = f"{database.folder}: dropped an unfinished line that a stop had left"
             say(self.console, dropped, "yellow")
@@ -200,8 +211,8 @@ class TuningRun(ABC):
         """Searches the due tasks and alternatives, and returns their results."""
         config, workforce, database = self.config, opened.workforce, opened.database
         if config.require_database:
-            database.require(needed_tasks(tasks, offers, database.latency_of))
-        searches = self.searches and not config.require_database
+            database.require(needed_tasks(tasks, offers, database.network_latency_s), self.predicted)
+        searches = not self.only_reads
         with self.watch.stage("start and imports"):
             reuse = reuse_of_run(config.search, opened.target, database, retune=config.retune)
             starts = self._starts(opened)
@@ -231,9 +242,9 @@ class TuningRun(ABC):
             try:
                 with self.watch.stage("search and measure"):
                     # If all schedules must exist already, only the network runs.
-                    untuned_s = None if searches else [_noted_untuned_s(task, database) for task in tasks]
+                    untuned_s = None if searches else [noted_untuned_s(task, database) for task in tasks]
                     results = tuner.tune(tasks, untuned_s, offers)
-                    if self.searches and not self._anything_due(tasks, database, reuse, offers=offers):
+                    if searches and not self._anything_due(tasks, database, reuse, offers=offers):
                         database.notes.note_nothing_left(self.config.task_settings)
             except KeyboardInterrupt:
                 have = f"{part_of(tuner.tuned, total, 'task')} {verb(tuner.tuned or total, 'has', 'have')}"
@@ -273,9 +284,14 @@ class TuningRun(ABC):
         """Tuner of a run with started processes."""
         config, workforce, database = self.config, opened.workforce, opened.database
         search = config.search
-        memory = SurrogateMemory.of(database.folder, workforce.checkpoint, shared=search.share_surrogate)
+        shared = search.share_surrogate and not self.only_reads
         ledger = Ledger(
-            database, search.rounds, retune=config.retune, predicted=self.predicted, memory=memory
+            database,
+            search.rounds,
+            retune=config.retune,
+            searches=not self.only_reads,
+            predicted=self.predicted,
+            memory=SurrogateMemory.of(database.folder, workforce.checkpoint, shared=shared),
         )
         return NetworkTuner(
             search,
@@ -298,7 +314,7 @@ class TuningRun(ABC):
         """Whether to measure GPU templates that were never measured."""
         config = self.config
         asked = config.search.templates and config.search.measure
-        return bool(asked and self.searches and not config.require_database and config.executor.has_device)
+        return bool(asked and not self.only_reads and config.executor.has_device)
 
     def joined_calls(self, mod: tvm.IRModule, target: Target) -> dict[str, Due]:
         """Calls of a network whose templates `gpu_templates` measures, if it measures any."""
@@ -321,9 +337,3 @@ class TuningRun(ABC):
             ran = templates.measure(due, workforce.executor, say=self.console.print)
         self.console.print(f"{counted(ran, 'template')} for GPUs ran")
         return templates
-
-
-def _noted_untuned_s(task: Task, database: TuningDatabase) -> float:
-    """Latency in seconds of a task without a schedule; inf if unknown."""
-    noted_s = database.notes.untuned_s(task)
-    return math.inf if noted_s is None else noted_s

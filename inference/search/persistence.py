@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ...compiler.task import Task
 from ..database.predicted_schedules import PredictedSchedules
 from ..database.tuning_database import TuningDatabase
-from ..run.result import NOTHING_TO_TUNE, UNTUNED_IS_FASTER
+from ..run.result import NO_TIME, NOTHING_TO_TUNE, UNTUNED_IS_FASTER, TaskResult
 from ..starts.base import StartSource
 from ..starts.database import DatabaseStarts, ImportedStarts
 from ..surrogate.memory import SurrogateMemory
@@ -26,6 +26,7 @@ class Ledger:
         rounds: int,
         *,
         retune: bool = False,
+        searches: bool = True,
         predicted: PredictedSchedules | None = None,
         memory: SurrogateMemory | None = None,
     ) -> None:
@@ -36,6 +37,7 @@ class Ledger:
             rounds: total number of rounds of a task.
             retune: whether to ignore the database. The schedules of a task are replaced after a full round. A
                 run that is stopped earlier therefore loses no schedule.
+            searches: False for a run that uses what the database has: every task is as the last run left it.
             predicted: schedules of a run without measurements, for tasks without a measured schedule.
             memory: measurements of shared surrogates in earlier runs, extended by this run.
         """
@@ -44,6 +46,7 @@ class Ledger:
         self._predicted = predicted
         self._rounds = rounds
         self._retune = retune
+        self._searches = searches
         self._kept: defaultdict[str, dict[str, float]] = defaultdict(dict)
         """Stored latencies in seconds, by workload hash and trace."""
         self._replaced: set[str] = set()
@@ -59,7 +62,7 @@ class Ledger:
         if self._retune:
             return
         if (known_s := self._database.best_latency_s(search.task)) is None:
-            search.ending.reason = self._database.notes.ended(search.task)
+            search.ending.reason = self._reason_of(search.task)
             search.ending.predicted = not search.ending.reason and search.task in (self._predicted or ())
             if search.ending.reason or search.ending.predicted:
                 search.end()
@@ -68,6 +71,14 @@ class Ledger:
         search.parent = self._database.notes.parent(search.task)
         search.earlier.rounds = self._database.rounds_of_unfinished(search.task)
         search.had.full_rounds = self._rounds if search.earlier_rounds is None else search.earlier_rounds
+
+    def _reason_of(self, task: Task) -> str:
+        """Reason why a task without a measured schedule is not searched, or ""."""
+        notes = self._database.notes
+        predicted = self._predicted
+        if self._searches or (predicted is not None and task in predicted):
+            return notes.ended(task)
+        return notes.left(task) or ("" if predicted is None else predicted.notes.left(task))
 
     def untuned_s(self, task: Task) -> float | None:
         """Latency in seconds of a task without a schedule; None if no earlier run measured it."""
@@ -100,6 +111,19 @@ class Ledger:
             if slower and self._retune:
                 self._database.commit(search.task, (), replaces=True)
             self._database.notes.note_ended(search.task, UNTUNED_IS_FASTER if slower else "")
+
+    def note_left(self, search: TaskSearch, result: TaskResult) -> None:
+        """Stores the reason why this run leaves a task without a schedule.
+
+        A task for which the run had no time is not decided.
+        """
+        if not self._searches:
+            return
+        tuned = result.tuned_latency_s is not None or result.predicted
+        reason = "" if tuned or result.reason == NO_TIME else result.reason
+        notes = (self._database if self._predicted is None else self._predicted).notes
+        if not reason or reason != notes.ended(search.task):
+            notes.note_left(search.task, reason)
 
     def commit(self, search: TaskSearch) -> None:
         """Stores the measurements since the last call if a schedule is faster than the untuned program.

@@ -16,7 +16,14 @@ from ...dataset.measure import Executor
 from ..planners.base import TaskPlanner
 from ..planners.turn_planner import make_planner
 from ..run.profiling import StageClock
-from ..run.result import UNTUNED_IS_FASTER, TaskResult
+from ..run.result import (
+    FAST_ENOUGH,
+    NO_CANDIDATE,
+    NO_CANDIDATE_RAN,
+    NO_TIME,
+    UNTUNED_IS_FASTER,
+    TaskResult,
+)
 from ..starts.base import StartSource
 from ..workers.base import Searcher
 from ..workers.messages import RoundReply
@@ -152,15 +159,23 @@ class NetworkTuner:
                     for search, measured in rounds:
                         self._take_measured(search, measured)
                     self._hooks.between_rounds(self, measuring)
+        return self._concluded(len(own))
+
+    def _concluded(self, own: int) -> list[TaskResult]:
+        """Stores the outcome of each task; results of the first `own` searches and of searched bridges."""
         complete = self._goes_on()
+        fast_enough = not complete and self._limits.in_time()
         for search in self._searches:
             if complete and self._planner.completes_all:
                 search.complete(self._config.rounds)
             self._ledger.commit(search)
             if complete:
                 self._ledger.note_ended(search)
-        searched = [search for search in self._searches[len(own) :] if search.rounds]
-        return [task_result(search) for search in [*self._searches[: len(own)], *searched]]
+        results = [task_result(search, fast_enough=fast_enough) for search in self._searches]
+        for search, result in zip(self._searches, results, strict=True):
+            self._ledger.note_left(search, result)
+        bridges = zip(self._searches[own:], results[own:], strict=True)
+        return [*results[:own], *(result for search, result in bridges if search.rounds)]
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
@@ -288,18 +303,16 @@ class NetworkTuner:
         self._hooks.on_progress(search.task.name, self._planner.share_done())
 
 
-def task_result(search: TaskSearch) -> TaskResult:
-    """Result of a task, with the reason if the task has no schedule of its own."""
+def task_result(search: TaskSearch, *, fast_enough: bool = False) -> TaskResult:
+    """Result of a task, with the reason if the task has no schedule of its own.
+
+    `fast_enough` tells that the run ended because the network reached its latency target.
+    """
     task, best_s, known = search.task, search.best_s, search.loop.known
     reason = search.ending.reason
     if math.isinf(best_s) and not reason and not search.ending.predicted:
-        reason = (
-            "no candidate ran"
-            if known
-            else "no candidate was found"
-            if search.over
-            else "the limits of the run left no time for it"
-        )
+        not_searched = FAST_ENOUGH if fast_enough else NO_TIME
+        reason = NO_CANDIDATE_RAN if known else NO_CANDIDATE if search.over else not_searched
     elif best_s >= search.untuned_s and math.isfinite(best_s):
         reason = UNTUNED_IS_FASTER
     failures = [measurement.outcome.failure for measurement in known if measurement.outcome.failure]

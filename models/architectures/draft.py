@@ -13,6 +13,7 @@ from ...compiler.structure import DRAFT_VERSION
 from ..scaling.normaliser import FeatureDims
 from .cost_model import CostModel, FeatureTensors, rescale_first
 from .registry import register
+from .sizes import Depth, Share, Width
 
 
 @register("draft")
@@ -21,7 +22,9 @@ class DraftCostModel(CostModel):
 
     feature_version = DRAFT_VERSION
 
-    def __init__(self, dims: FeatureDims, width: int = 256, layers: int = 2, dropout: float = 0.1) -> None:
+    def __init__(
+        self, dims: FeatureDims, width: Width = 256, layers: Depth = 2, dropout: Share = 0.1
+    ) -> None:
         super().__init__()
         if layers < 1:
             raise ValueError(f"layers={layers}: must be at least 1")

@@ -21,6 +21,7 @@ from ...dataset.features.table import FeatureTable
 from ..scaling.normaliser import FeatureDims, Normaliser
 from .cost_model import FeatureNetwork, FeatureTensors
 from .registry import register
+from .sizes import Width
 
 MODES = ("high_efficiency", "high_quality")
 """Modes of the search (section 6.2.1); each weights the terms of the reward in its own way."""
@@ -35,7 +36,7 @@ class ActionValueNetwork(FeatureNetwork):
 
     feature_version = STATE_VERSION
 
-    def __init__(self, dims: FeatureDims, width: int = 256) -> None:
+    def __init__(self, dims: FeatureDims, width: Width = 256) -> None:
         super().__init__()
         self.columns = tuple(f"{mode}, {action.name}" for mode in MODES for action in ACTIONS)
         self.network = nn.Sequential(

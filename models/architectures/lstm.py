@@ -11,6 +11,7 @@ from ..scaling.columns import SCORE
 from ..scaling.normaliser import FeatureDims
 from .cost_model import FeatureTensors, MultiOutputModel
 from .registry import register
+from .sizes import Depth, Share, Width
 
 
 @register("lstm")
@@ -20,9 +21,9 @@ class LstmCostModel(MultiOutputModel):
     def __init__(
         self,
         dims: FeatureDims,
-        width: int = 128,
-        layers: int = 2,
-        dropout: float = 0.1,
+        width: Width = 128,
+        layers: Depth = 2,
+        dropout: Share = 0.1,
         outputs: Sequence[str] = (SCORE,),
         variance: bool = False,
     ) -> None:

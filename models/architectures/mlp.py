@@ -11,6 +11,7 @@ from ..scaling.columns import SCORE
 from ..scaling.normaliser import FeatureDims
 from .cost_model import FeatureTensors, MultiOutputModel
 from .registry import register
+from .sizes import Share, Width
 
 
 @register("mlp")
@@ -20,8 +21,8 @@ class MlpCostModel(MultiOutputModel):
     def __init__(
         self,
         dims: FeatureDims,
-        width: int = 256,
-        dropout: float = 0.0,
+        width: Width = 256,
+        dropout: Share = 0.0,
         outputs: Sequence[str] = (SCORE,),
         variance: bool = False,
     ) -> None:

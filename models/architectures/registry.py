@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ...errors import UserError
+from ...json_fields import check_arguments
 from ..scaling.normaliser import FeatureDims
 from .cost_model import CostModel, FeatureNetwork
 from .ensemble import EnsembleCostModel
+from .sizes import MOST_MEMBERS, Members
 
 MODELS: dict[str, type[CostModel]] = {}
 """Cost models by name. A checkpoint can name no other class: only modules of this package register one."""
@@ -67,11 +69,13 @@ class MemberConfig:
 
     name: str = "transformer"
     arguments: dict[str, Any] = field(default_factory=dict)
-    members: int = 1
+    members: Members = 1
 
     def __post_init__(self) -> None:
-        if self.members < 1:
-            raise ModelConfigError(f"model.members={self.members}: set 1 for one model, more for an ensemble")
+        if not 1 <= self.members <= MOST_MEMBERS:
+            raise ModelConfigError(
+                f"model.members={self.members}: set 1 for one model, up to {MOST_MEMBERS} for an ensemble"
+            )
         if self.name not in MODELS and self.name not in EXPLORERS:
             raise ModelConfigError(f"model.name={self.name!r} is unknown: choose one of {', '.join(MODELS)}")
         if self.name in EXPLORERS and self.members > 1:
@@ -83,6 +87,10 @@ class MemberConfig:
             raise ModelConfigError(
                 f"model {self.name!r} has no argument {', '.join(unknown)}; it takes {', '.join(known)}"
             )
+        try:
+            check_arguments(network_class(self.name).__init__, self.arguments, "model.arguments.")
+        except ValueError as error:
+            raise ModelConfigError(f"{error}; choose another value for the model {self.name!r}") from error
 
 
 @dataclass(frozen=True)
@@ -140,7 +148,7 @@ def build_network(config: ModelConfig, dims: FeatureDims) -> FeatureNetwork:
         return EnsembleCostModel([build_model(single, dims) for single in singles])
     try:
         return network_class(config.name)(dims, **config.arguments)
-    except (TypeError, ValueError, AssertionError, RuntimeError) as error:
+    except (TypeError, ValueError, AssertionError, RuntimeError, MemoryError, ArithmeticError) as error:
         raise ModelConfigError(f"model {config.name!r} with {config.arguments}: {error}") from error
 
 

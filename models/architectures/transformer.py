@@ -11,6 +11,7 @@ from ..scaling.columns import SCORE
 from ..scaling.normaliser import FeatureDims
 from .cost_model import FeatureTensors, MultiOutputModel, masked_mean
 from .registry import register
+from .sizes import Depth, Number, Share, Width
 
 
 @register("transformer")
@@ -26,12 +27,12 @@ class TransformerCostModel(MultiOutputModel):
     def __init__(
         self,
         dims: FeatureDims,
-        width: int = 128,
-        layers: int = 3,
-        heads: int = 4,
-        feedforward: int = 256,
-        dropout: float = 0.1,
-        max_positions: int = 64,
+        width: Width = 128,
+        layers: Depth = 3,
+        heads: Depth = 4,
+        feedforward: Width = 256,
+        dropout: Share = 0.1,
+        max_positions: Number = 64,
         outputs: Sequence[str] = (SCORE,),
         variance: bool = False,
     ) -> None:

@@ -2,8 +2,7 @@
 
 MetaSchedule's XGBoost model adds up outputs for single stores (`gbdt`). These trees read a summary of the
 whole program: a vector of its stores, and the task, draft and hardware vectors. Their errors differ from the
-errors of networks, so an ensemble of both is better. Fitting needs XGBoost (`foretune[xgboost]`);
-prediction and fine-tuning do not.
+errors of networks, so an ensemble of both is better. Only fitting needs XGBoost (`foretune[xgboost]`).
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from ..scaling.target import TargetConfig
 from .cost_model import CostModel, FeatureTensors, masked_mean
 from .gbdt import GbdtError, boosting_progress, require_xgboost
 from .registry import register
+from .sizes import Depth, Number, Share
 
 _NEVER = float(np.finfo(np.float32).max)  # no feature reaches it; finite, so that it can be averaged
 _FLOAT_OPS = 7  # first features of a store: numbers of its floating-point operations by kind
@@ -50,12 +50,12 @@ class TreesCostModel(CostModel):
     def __init__(
         self,
         dims: FeatureDims,
-        rounds: int = 3000,
-        patience: int = 50,
-        max_depth: int = 8,
-        learning_rate: float = 0.06,
-        row_share: float = 0.7,
-        column_share: float = 0.1,
+        rounds: Number = 3000,
+        patience: Number = 50,
+        max_depth: Depth = 8,
+        learning_rate: Share = 0.06,
+        row_share: Share = 0.7,
+        column_share: Share = 0.1,
     ) -> None:
         """The output is 0 for every candidate until `fit`.
 

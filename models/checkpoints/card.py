@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import platform
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -19,9 +20,13 @@ from numpy.typing import NDArray
 
 from ... import __version__
 from ...dataset.features.table import LabelledFeatures
-from ..architectures.registry import MemberConfig, ModelConfig
-from ..scaling.normaliser import Normaliser
+from ...json_fields import Signed, Span, read_fields, read_value
+from ..architectures.registry import ModelConfig
+from ..scaling.normaliser import FeatureDims, Normaliser
 from ..scaling.target import TargetConfig
+
+CARD_SHA256 = "card_sha256"
+"""Field with the hash of all other fields, see `card_hash`; cards of earlier versions lack it."""
 
 SCHEMA_VERSION = 7
 """Version of the card; raise it with each field that changes scores, so that an older foretune refuses it."""
@@ -138,37 +143,63 @@ class Card:
             values[name] = asdict(getattr(self, name))
         values["dims"] = asdict(self.normaliser.dims)
         values["normaliser"] = self.normaliser.to_json()
-        text = json.dumps(_finite(values), indent=2, allow_nan=False)
+        finite = _finite(values)
+        text = json.dumps({CARD_SHA256: card_hash(finite), **finite}, indent=2, allow_nan=False)
         return re.sub(r"\[\n\s+([^\[\]{}]*?)\n\s+\]", _on_one_line, text) + "\n"
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Card:
-        """Inverse of `to_json` on parsed JSON; raises KeyError, TypeError or ValueError for other content."""
-        schema = int(values["schema_version"])
-        card = cls(
-            feature_version=str(values["feature_version"]),
-            model=_model(values["model"]),
-            target=TargetConfig(**values["target"]),
-            normaliser=Normaliser.from_json(values["normaliser"], earlier=schema < 5),
-            data=DataSummary(**values["data"]),
-            split=SplitSummary(**values["split"]),
-            metrics=dict(values["metrics"]),
-            seed=int(values["seed"]),
-            training=dict(values["training"]),
-            std_scale=float(values.get("std_scale", 1.0)),
-            std_floor=float(values.get("std_floor", 0.0)),
-            provenance=Provenance(**values["provenance"]),
-            weights_sha256=str(values["weights_sha256"]),
-            schema_version=schema,
-        )
-        if values["dims"] != asdict(card.normaliser.dims):
-            raise ValueError(f"dims={values['dims']} differ from the normaliser's {card.normaliser.dims}")
-        return card
+        """Inverse of `to_json` on parsed JSON; raises ValueError that names the field for other content."""
+        rest = {name: value for name, value in values.items() if name != CARD_SHA256}
+        read = read_fields(_CardValues, rest, defaults=True)
+        for number, part in enumerate(_combined(read.training)):
+            for name, kind in _COMBINED.items():
+                read_value(kind, part.get(name), f"training.combined[{number}].{name}")
+        normaliser = Normaliser.from_json(read.normaliser, earlier=read.schema_version < 5)
+        if read.dims != normaliser.dims:
+            raise ValueError(f"dims={values['dims']} differ from the normaliser's {normaliser.dims}")
+        if CARD_SHA256 in values and values[CARD_SHA256] != card_hash(rest):
+            raise ValueError(f"its other fields do not have the hash that {CARD_SHA256} says")
+        known = {name: value for name, value in vars(read).items() if name not in ("dims", "normaliser")}
+        return cls(**known, normaliser=normaliser)
 
 
-def _model(values: Mapping[str, Any]) -> ModelConfig:
-    beside = [MemberConfig(**kind) for kind in values.get("beside", [])]  # since schema 4
-    return ModelConfig(**{**values, "beside": beside})
+@dataclass(frozen=True)
+class _CardValues:
+    """Fields of card.json with their types and ranges; those with a default are missing in earlier cards."""
+
+    schema_version: int
+    feature_version: str
+    weights_sha256: str
+    seed: int
+    metrics: dict[str, dict[str, Signed | None]]
+    training: dict[str, Any]
+    model: ModelConfig
+    target: TargetConfig
+    data: DataSummary
+    split: SplitSummary
+    provenance: Provenance
+    dims: FeatureDims
+    normaliser: dict[str, Any]
+    std_scale: Annotated[float, Span(1e-9, 1e6)] = 1.0
+    std_floor: Annotated[float, Span(0, 1e6)] = 0.0
+
+
+_COMBINED = {"model": str, "seed": int, "epochs": float, "seconds": float, "weights_sha256": str}
+"""Fields of the training of each part of an ensemble."""
+
+
+def _combined(training: Mapping[str, Any]) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = read_value(
+        list[dict[str, Any]], training.get("combined", []), "training.combined"
+    )
+    return parts
+
+
+def card_hash(values: Mapping[str, Any]) -> str:
+    """SHA-256 of the fields of a card without CARD_SHA256, whatever the layout of the file."""
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def git_revision() -> str | None:

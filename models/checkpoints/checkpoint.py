@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
 from ...errors import UserError
+from ...files import check_writable, written_whole
 from ..architectures.cost_model import CostModel, FeatureNetwork, Predictor
 from ..architectures.explorer import Explorer
 from ..architectures.registry import EXPLORERS, ModelConfigError, build_network, feature_version_of
@@ -109,11 +110,12 @@ def _shipped() -> list[tuple[str, bool]]:
 
 
 def refuse_to_overwrite(checkpoint_dir: Path) -> None:
-    """Raises CheckpointExistsError if `checkpoint_dir` exists, before anything is computed."""
+    """Raises CheckpointExistsError or CannotWriteError for a checkpoint that cannot be written at the end."""
     if checkpoint_dir.exists():
         raise CheckpointExistsError(
             f"checkpoint_dir={checkpoint_dir} exists: remove it or choose another directory"
         )
+    check_writable(checkpoint_dir, "checkpoint_dir")
 
 
 def save_checkpoint(directory: Path, model: FeatureNetwork, card: Card) -> Card:
@@ -123,6 +125,7 @@ def save_checkpoint(directory: Path, model: FeatureNetwork, card: Card) -> Card:
 
     Raises:
       CheckpointExistsError: the directory exists.
+      CannotWriteError: the disk is full or read-only; nothing is left then.
     """
     if directory.exists():
         raise CheckpointExistsError(f"{directory} exists: remove it or choose another directory")
@@ -130,15 +133,10 @@ def save_checkpoint(directory: Path, model: FeatureNetwork, card: Card) -> Card:
         {name: _smallest(t.detach().cpu().contiguous()) for name, t in model.state_dict().items()}
     )
     card = card.with_weights(hashlib.sha256(weights).hexdigest())
-    partial = directory.with_name(f".{directory.name}.{os.getpid()}.partial")
-    partial.mkdir(parents=True)
-    try:
+    with written_whole(directory) as partial:
+        partial.mkdir()
         (partial / WEIGHTS_FILE).write_bytes(weights)
         (partial / CARD_FILE).write_text(card.to_json(), encoding="utf-8")
-        partial.rename(directory)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
     return card
 
 
@@ -225,6 +223,22 @@ def _single(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype == torch.float16 else tensor
 
 
+_SIZES = ("width", "feedforward")
+"""Arguments of networks that are the size of one of their tensors."""
+
+
+def _check_sizes(card: Card, tensors: Mapping[str, Tensor]) -> None:
+    """Raises ModelConfigError for a card whose model is larger than its weights, before it is built."""
+    sizes = {size for tensor in tensors.values() for size in tensor.shape}
+    members = sum(kind.members for kind in card.model.kinds)
+    if members > max(1, len(tensors)):
+        raise ModelConfigError(f"model.members={members}, and the file has {len(tensors)} tensors")
+    for kind in card.model.kinds:
+        for name in _SIZES:
+            if (size := kind.arguments.get(name)) is not None and size not in sizes:
+                raise ModelConfigError(f"model.arguments.{name}={size}, and no tensor has that size")
+
+
 def _resolve(path_or_name: str | Path) -> Path:
     """Existing directory of a checkpoint."""
     text = str(path_or_name)
@@ -252,6 +266,10 @@ def _read_card(path: Path) -> Card:
         values = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise CorruptCheckpointError(f"{path} has no {CARD_FILE}: give a folder of foretune train") from error
+    except OSError as error:
+        raise CorruptCheckpointError(f"{file} cannot be read ({error.strerror}): copy it again") from error
+    except RecursionError as error:
+        raise CorruptCheckpointError(f"{file} is nested too deep: copy the checkpoint again") from error
     except ValueError as error:  # bad JSON and bad UTF-8
         raise CorruptCheckpointError(f"{file} is not JSON ({error}): copy the checkpoint again") from error
     version = values.get("schema_version") if isinstance(values, dict) else None
@@ -263,9 +281,8 @@ def _read_card(path: Path) -> Card:
         )
     try:
         return Card.from_json(values)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        reason = f"lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise CorruptCheckpointError(f"{file}: {reason}; copy the checkpoint again") from error
+    except ValueError as error:
+        raise CorruptCheckpointError(f"{file}: {error}; copy the checkpoint again") from error
 
 
 def _load_model(file: Path, card: Card) -> FeatureNetwork:
@@ -274,6 +291,8 @@ def _load_model(file: Path, card: Card) -> FeatureNetwork:
         weights = file.read_bytes()
     except FileNotFoundError as error:
         raise CorruptCheckpointError(f"{file} is missing: copy the checkpoint again") from error
+    except OSError as error:
+        raise CorruptCheckpointError(f"{file} cannot be read ({error.strerror}): copy it again") from error
     sha256 = hashlib.sha256(weights).hexdigest()
     if sha256 != card.weights_sha256:
         raise CorruptCheckpointError(
@@ -281,11 +300,12 @@ def _load_model(file: Path, card: Card) -> FeatureNetwork:
             "was damaged or replaced; copy the checkpoint again"
         )
     try:
+        tensors = {name: _single(tensor) for name, tensor in tensors_from_bytes(weights).items()}
+        _check_sizes(card, tensors)
         # The meta device would avoid the initialisation, but its random numbers import torch's compiler,
         # which takes seconds.
         with torch.random.fork_rng(devices=[]):
             model = build_network(card.model, card.normaliser.dims)
-        tensors = {name: _single(tensor) for name, tensor in tensors_from_bytes(weights).items()}
         model.load_state_dict(tensors, strict=True, assign=True)
     except SafetensorError as error:
         raise CorruptCheckpointError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from ...dataset.features.draft_vector import DEVICE_COLUMNS
 from ...dataset.features.roofline import EARLIER_WORK_DIM, WORK_DIM, work_features
 from ...dataset.features.table import FeatureBatch, FeatureTable
 from ...dataset.features.vectors import TASK_DIM
+from ...json_fields import Signed, Span, read_fields
 
 KINDS = ("stores", "decisions", "task", "hardware", "draft", "counts")
 """Kinds of features that an ablation may leave out; the draft vector follows the task vector in its rows."""
@@ -79,15 +80,23 @@ class ColumnScaler:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ColumnScaler:
-        """Inverse of `to_json`; raises KeyError or ValueError for other content."""
-        compress = np.array(values["compress"], dtype=np.bool_)
-        mean = np.array(values["mean"], dtype=np.float32)
-        inverse = np.array(values["inverse_deviation"], dtype=np.float32)
-        if not (compress.ndim == 1 and compress.shape == mean.shape == inverse.shape):
+        """Inverse of `to_json`; raises ValueError for other content."""
+        read = read_fields(_ScalerValues, values)
+        compress = np.array(read.compress, dtype=np.bool_)
+        mean = np.array(read.mean, dtype=np.float32)
+        inverse = np.array(read.inverse_deviation, dtype=np.float32)
+        if not compress.shape == mean.shape == inverse.shape:
             raise ValueError(f"columns of lengths {compress.shape}, {mean.shape} and {inverse.shape}")
-        if not (np.isfinite(mean).all() and np.isfinite(inverse).all()):
-            raise ValueError("a mean or deviation is not finite")
         return cls(compress, mean, inverse)
+
+
+@dataclass(frozen=True)
+class _ScalerValues:
+    """JSON of a ColumnScaler."""
+
+    compress: list[bool]
+    mean: list[Signed]
+    inverse_deviation: list[Annotated[float, Span(0, 1e38)]]
 
 
 @dataclass(frozen=True)
@@ -239,10 +248,13 @@ class Normaliser:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any], earlier: bool = False) -> Normaliser:
-        """Inverse of `to_json`; raises KeyError or ValueError for other content.
+        """Inverse of `to_json`; raises ValueError for other content.
 
         `earlier` reads the kinds left out as cards of schema 1 to 4 mean them.
         """
+        for name in (name for name in _SCALERS if name != "counts"):
+            if name not in values:
+                raise ValueError(f"normaliser.{name!r} is missing")
         # Cards of schema 1 to 5 have no scaler of counts.
         there = [name for name in _SCALERS if name != "counts" or name in values]
         scalers = {name: ColumnScaler.from_json(values[name]) for name in there}

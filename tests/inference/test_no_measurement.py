@@ -22,7 +22,8 @@ from foretune.dataset.measure import (
 from foretune.dataset.records.database_lines import RECORD_FILE, WORKLOAD_FILE
 from foretune.inference.database.predicted_schedules import PredictedSchedules
 from foretune.inference.database.schedule_lines import DatabaseUnreadableError
-from foretune.inference.database.tuning_database import TuningDatabase
+from foretune.inference.database.tuning_database import MissingScheduleError, TuningDatabase
+from foretune.inference.database.tuning_notes import TuningNotes
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.run.config import TuneConfig, TuneConfigError
 from foretune.inference.run.result import TuneResult
@@ -102,6 +103,10 @@ class Rated(FakeSearcher):
 
 class Taken(dict):
     """Predicted schedules of a run, in the place of a folder of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes = TuningNotes()
 
     def __contains__(self, task: object) -> bool:
         return super().__contains__(task.workload_hash)
@@ -187,6 +192,21 @@ def test_a_predicted_schedule_is_compiled_and_a_measured_one_goes_before_it(tmp_
     database.commit(TASK, [MeasuredCandidate(candidate, outcome)])
     found = again.behind(database.best_schedules(tasks), tasks).query_tuning_record(TASK.mod, TARGET, "main")
     assert str(found.trace) == str(measured.sch.trace)
+
+
+def test_predictions_and_their_absence_are_enough_for_a_run_that_requires_them(tmp_path: Path) -> None:
+    database = TuningDatabase(tmp_path, TARGET, HARDWARE)
+    predicted = PredictedSchedules(database.folder, TARGET)
+    tasks = [to_task(Dense(rows=rows, in_features=32, out_features=16)) for rows in (2, 4)]
+    _, (program, *_) = candidates_of(tasks[0])
+    predicted.commit(tasks[0], record_json(program.sch.trace))
+    with pytest.raises(MissingScheduleError, match=f"task {tasks[1].name}"):
+        database.require(tasks, predicted)
+    predicted.notes.note_left(tasks[1], "no candidate was found")
+    read = PredictedSchedules(database.folder, TARGET, read_only=True)
+    TuningDatabase(tmp_path, TARGET, HARDWARE, read_only=True).require(tasks, read)
+    with pytest.raises(MissingScheduleError, match=r"2 of 2 tasks have none"):
+        database.require(tasks)  # of a run that measures
 
 
 def test_two_runs_that_predict_side_by_side_keep_each_schedule_under_its_own_task(tmp_path: Path) -> None:

@@ -11,8 +11,13 @@ import pytest
 from foretune.compiler.networks import extract_tasks, load_network, to_relax
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.hardware.target_hardware import target_hardware
-from foretune.inference.database.tuning_database import TuningDatabase
+from foretune.dataset.records.database_lines import RECORD_FILE
+from foretune.files import CannotWriteError
+from foretune.inference.database.tuning_database import MissingScheduleError, TuningDatabase
+from foretune.inference.run import memory
 from foretune.inference.run.config import TuneConfig
+from foretune.inference.run.memory import MemoryLimitError
+from foretune.inference.run.network_run import NetworkRun
 from foretune.inference.run.result import TuneResult
 from foretune.inference.search.checkpoint_fit import CheckpointFitError
 from foretune.inference.search.config import OneShotConfig
@@ -20,6 +25,7 @@ from foretune.inference.tune import run
 from foretune.inference.workers import workforce
 from foretune.models.checkpoints.checkpoint import CheckpointNotFoundError
 from rich.console import Console
+from support.disks import FULL, refuse_writing
 from support.schedules import add_schedules
 from tvm.s_tir import meta_schedule as ms
 
@@ -84,6 +90,7 @@ def test_nothing_is_started_and_nothing_measured_where_all_is_known(
     started.clear()
     result = finished(filled)
     assert started == []
+    assert result.peak_mb is not None and result.peak_mb > 50
     (task,) = result.tasks
     assert task.from_database
     assert (task.untuned_latency_s, task.tuned_latency_s) == (1e-3, pytest.approx(1e-4))
@@ -140,6 +147,86 @@ def test_what_is_not_known_is_started_for_at_once(
     notes.note_nothing_left(filled.task_settings)
     with pytest.raises(RuntimeError, match="make_executor started"):
         finished(config(tmp_path, **changes))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("decided", ["schedule", "no candidate ran"])
+def test_a_read_only_database_is_enough_for_a_run_that_requires_it(
+    filled: TuneConfig, started: list[str], monkeypatch: pytest.MonkeyPatch, decided: str
+) -> None:
+    database = TuningDatabase(filled.database, TARGET, target_hardware(TARGET, measured=False))
+    network = load_network(**filled.network_arguments)
+    (task,) = extract_tasks(to_relax(network, TARGET), TARGET, "linear")
+    if decided != "schedule":
+        database.notes.note_left(task, decided)
+        (database.folder / RECORD_FILE).unlink()
+    with (database.folder / RECORD_FILE).open("a") as file:
+        file.write("[0, [[")  # a run was killed
+    before = content(filled.database)
+    refuse_writing(monkeypatch, filled.database)
+    result = finished(replace(filled, require_database=True))
+    assert started == [] and content(filled.database) == before
+    (found,) = result.tasks
+    assert found.reason == ("" if decided == "schedule" else decided)
+    assert found.tuned_latency_s == (pytest.approx(1e-4) if decided == "schedule" else None)
+    assert found.untuned_latency_s == 1e-3 and result.outputs_match
+
+
+def test_a_network_without_room_is_refused_before_the_search(
+    filled: TuneConfig, started: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = TuningDatabase(filled.database, TARGET, target_hardware(TARGET, measured=False)).notes
+    notes.note_nothing_left(filled.task_settings)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 0)
+    monkeypatch.setattr(memory, "resident_bytes", lambda: 10**6)
+    with pytest.raises(MemoryLimitError, match=r"network=Linear: needs about .* GB of memory"):
+        finished(filled)
+    assert started == []
+
+
+@pytest.mark.parametrize("field", ["output", "database", "export"])
+def test_a_path_that_cannot_be_written_is_an_error_before_the_search(
+    filled: TuneConfig, started: list[str], tmp_path: Path, field: str
+) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "below"
+    with pytest.raises(CannotWriteError, match=rf"^{field}={path}: cannot be written \(Not a directory\)"):
+        finished(replace(filled, **{field: path}))
+    assert started == []
+
+
+def test_a_disk_that_fills_up_before_the_report_keeps_the_earlier_report_and_the_schedules(
+    filled: TuneConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled.folder.mkdir(parents=True)
+    for name in ("report.json", "report.html"):
+        (filled.folder / name).write_text("an earlier report")
+    before, schedules = content(filled.folder), content(filled.database)
+    report = NetworkRun.report
+
+    def full(run: NetworkRun, *arguments: Any) -> TuneResult:
+        refuse_writing(monkeypatch, filled.folder, FULL)
+        return report(run, *arguments)
+
+    monkeypatch.setattr(NetworkRun, "report", full)
+    kept = f"what was measured is kept in {filled.database}"
+    with pytest.raises(
+        CannotWriteError, match=rf"report\.json: cannot be written \(No space left.*; {kept}$"
+    ):
+        finished(replace(filled, require_database=True))
+    assert content(filled.folder) == before and content(filled.database) == schedules
+
+
+def test_a_run_that_requires_what_no_run_has_decided_leaves_no_trace(
+    filled: TuneConfig, started: list[str], tmp_path: Path
+) -> None:
+    there = tmp_path / "elsewhere"
+    with pytest.raises(MissingScheduleError, match=r"require_database=true: task .* has no schedule in"):
+        finished(replace(filled, require_database=True, database=there))
+    assert started == [] and not there.exists()
 
 
 def test_the_device_goes_by_the_same_name_measured_or_not() -> None:

@@ -20,6 +20,7 @@ from foretune.models.checkpoints.verification import made_up_features, problems
 from foretune.models.scaling.normaliser import Normaliser
 from foretune.models.scaling.target import TargetConfig
 from safetensors.torch import load, save
+from support.cards import edit_card
 from support.paths import ROOT
 from support.synthetic import table
 
@@ -57,11 +58,6 @@ def saved(tmp_path, normaliser):
 @pytest.fixture(autouse=True)
 def wide_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
-
-
-def edit_card(directory, **changes):
-    file = directory / "card.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
 
 def replace_weights(directory, content):

@@ -112,7 +112,9 @@ def measuring_into(measured):
 
 def network_tuner(config, executor, searchers, database, *, planner=None, limits=None, **options):
     """A tuner; `options` are those of `Ledger` and `Hooks`, and `start_sources`."""
-    kept = {name: options.pop(name) for name in ("retune", "predicted", "memory") if name in options}
+    kept = {
+        name: options.pop(name) for name in ("retune", "searches", "predicted", "memory") if name in options
+    }
     return NetworkTuner(
         config,
         executor,

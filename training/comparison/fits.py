@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from ...compiler.structure import DRAFT_VERSION
 from ...dataset.features.table import LabelledFeatures
 from ...dataset.records.split import SplitConfig, split_rows
+from ...files import write_whole, written_whole
 from ...models.metrics.network_metrics import NetworkMetrics, network_metrics, over_networks
 from ...models.metrics.task_metrics import Metrics, evaluate
 from ...wording import counted, part_of, verb
@@ -204,11 +205,10 @@ def _read(folder: Path, rows: int) -> Fit | None:
 
 
 def _write(folder: Path, fit: Fit) -> None:
-    np.save(folder / "prediction.npy", fit.prediction, allow_pickle=False)
+    with written_whole(folder / "prediction.npy") as partial, partial.open("wb") as file:
+        np.save(file, fit.prediction, allow_pickle=False)
     # Written last, as its presence marks the fit as complete.
-    partial = folder / "fit.json.partial"
-    partial.write_text(json.dumps(fit.facts, indent=2) + "\n", encoding="utf-8")
-    partial.rename(folder / "fit.json")
+    write_whole(folder / "fit.json", json.dumps(fit.facts, indent=2) + "\n")
 
 
 def _took(fit: Fit) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from ...files import write_whole
 from ...models.metrics import task_metrics as metrics_module
 from ...models.metrics.margins import LEAST_TASKS, Margin
 from ...page import Fact, Facts, Page, Plots, Table, Text, columns, to_html
@@ -38,7 +39,7 @@ _MARGINS = ("spearman", "pairwise_accuracy", "top_1", "top_5", "peak_10", "recal
 
 def write_report(comparison: ModelComparison, path: Path, baseline: str) -> None:
     """Writes the page of a comparison; margins are against `baseline`."""
-    path.write_text(to_html(comparison_page(comparison, baseline)), encoding="utf-8")
+    write_whole(path, to_html(comparison_page(comparison, baseline)))
 
 
 def comparison_page(comparison: ModelComparison, baseline: str) -> Page:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...files import write_whole, written_whole
 from ...models.metrics.margins import Margin, paired_margin
 from .fits import PER_TASK, Entry, TaskSet
 from .learning_curve import TrainingSet
@@ -196,8 +197,11 @@ def row_of(entries: Sequence[Entry]) -> ContestantRow:
 def write_comparison(comparison: ModelComparison, folder: Path, baseline: str) -> None:
     """Writes compare.json, and compare.csv with one line per contestant and seed."""
     text = json.dumps(comparison.to_json(baseline), indent=2, allow_nan=False)
-    (folder / "compare.json").write_text(text + "\n", encoding="utf-8")
-    with (folder / "compare.csv").open("w", newline="", encoding="utf-8") as file:
+    write_whole(folder / "compare.json", text + "\n")
+    with (
+        written_whole(folder / "compare.csv") as partial,
+        partial.open("w", newline="", encoding="utf-8") as file,
+    ):
         writer = csv.writer(file)
         writer.writerow(["name", "seed", *MEASURES])
         for entry in comparison.entries:

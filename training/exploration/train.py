@@ -19,6 +19,7 @@ from pytorch_lightning.loggers import CSVLogger
 
 from ...configuration import ConfigError, as_json, from_hydra
 from ...dataset.features.table import FeatureTable
+from ...files import check_writable, disk_errors, write_whole
 from ...models.architectures.explorer import MODES, STATE_VERSION, Explorer
 from ...models.architectures.registry import ModelConfig, build_network
 from ...models.checkpoints.card import Card, DataSummary, SplitSummary
@@ -56,6 +57,7 @@ def run(config: ReinforceConfig) -> ReinforceResult:
     Raises UserError if settings, dataset or environment are not usable; the message names the next step.
     """
     refuse_to_overwrite(config.checkpoint_dir)
+    check_writable(config.run_dir, "run_dir", folder=True)
     if config.resume:
         _check_interrupted(config)
     if config.threads is not None:
@@ -68,7 +70,9 @@ def run(config: ReinforceConfig) -> ReinforceResult:
             f"training and {counted(len(tasks.validation), 'space')} for validation: add datasets that "
             f"{config.environment} was trained on"
         )
-    return train_explorer(config, environment, judge_of, tasks)
+    kept = f"{config.run_dir} keeps the finished epochs, from which resume=true continues"
+    with disk_errors(config.run_dir, kept=kept):
+        return train_explorer(config, environment, judge_of, tasks)
 
 
 def train_explorer(
@@ -80,8 +84,7 @@ def train_explorer(
     """
     refuse_to_overwrite(config.checkpoint_dir)
     started = time.monotonic()
-    config.run_dir.mkdir(parents=True, exist_ok=True)
-    (config.run_dir / CONFIG).write_text(json.dumps(as_json(config), indent=2) + "\n", encoding="utf-8")
+    write_whole(config.run_dir / CONFIG, json.dumps(as_json(config), indent=2) + "\n")
     states = _states(environment, tasks, config.seed)
     normaliser = Normaliser.fit(states, np.arange(len(states)))
     model = ModelConfig("dqn", {"width": config.width})

@@ -19,6 +19,7 @@ from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_only
 
 from ...configuration import ConfigError
+from ...files import write_whole
 from ...progress import LINE_EVERY_S
 from ...signals import as_interrupted
 from .config import TrainerConfig
@@ -71,7 +72,7 @@ def fit(
                     weights_only=True,
                 )
         if is_main_process():
-            (folder / DONE).write_text(json.dumps({"max_epochs": config.max_epochs}) + "\n", encoding="utf-8")
+            write_whole(folder / DONE, json.dumps({"max_epochs": config.max_epochs}) + "\n")
     # Read from the file, as a trainer that spawned its processes does not know them.
     state = torch.load(last, map_location="cpu", weights_only=True)
     took_s = state["callbacks"].get("Timer", {}).get("time_elapsed", {}).get("train", 0.0)

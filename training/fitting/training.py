@@ -24,6 +24,7 @@ from ...compiler.host.locks import LockedError, locked
 from ...configuration import ConfigError, as_json
 from ...dataset.features.table import LabelledFeatures
 from ...dataset.records.program_pool import measuring_s
+from ...files import write_whole
 from ...models.architectures.cost_model import CostModel, Predictor
 from ...models.architectures.ensemble import EnsembleCostModel, members_of
 from ...models.checkpoints.checkpoint import Checkpoint, load_checkpoint, refuse_to_overwrite, save_checkpoint
@@ -130,7 +131,7 @@ def _open_folder(config: TrainConfig) -> None:
     if config.resume:
         _check_interrupted(config)
     if is_main_process():
-        (config.run_dir / CONFIG).write_text(json.dumps(as_json(config), indent=2) + "\n", encoding="utf-8")
+        write_whole(config.run_dir / CONFIG, json.dumps(as_json(config), indent=2) + "\n")
 
 
 def _check_interrupted(config: TrainConfig) -> None:
@@ -211,9 +212,8 @@ def _write(
     card = run_card(facts, records, outcome, before)
     if is_main_process():
         save_checkpoint(config.checkpoint_dir, model, card)
-        (config.run_dir / "metrics.json").write_text(
-            json.dumps(json.loads(card.to_json())["metrics"], indent=2) + "\n", encoding="utf-8"
-        )
+        metrics = json.loads(card.to_json())["metrics"]
+        write_whole(config.run_dir / "metrics.json", json.dumps(metrics, indent=2) + "\n")
 
 
 LEAST_RECORDS = 50

@@ -54,6 +54,23 @@ def _complex(onnx: Any) -> tuple[int, int]:
     return onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128
 
 
+def file_bytes(path: Path) -> int:
+    """Bytes of a model with its external data, without reading these. Raises BadOnnxError."""
+    onnx = require_extra("onnx", "onnx", f"network={path}")
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except Exception as error:  # protobuf raises several types
+        raise BadOnnxError(f"network={path}: not a readable ONNX model; export it again") from error
+    names = {
+        entry.value
+        for weights in model.graph.initializer
+        for entry in weights.external_data
+        if entry.key == "location"
+    }
+    beside = [path.parent / name for name in names]
+    return path.stat().st_size + sum(file.stat().st_size for file in beside if file.is_file())
+
+
 def output_names(path: Path) -> list[str]:
     """Names of the outputs."""
     return [value.name for value in load(path).graph.output]

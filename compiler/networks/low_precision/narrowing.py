@@ -9,7 +9,6 @@ and rounds after each operator.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import tvm
@@ -17,6 +16,7 @@ from tvm import relax, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.tirx import PrimFunc
 
+from ...tvm_compat import relax_bindings
 from ...types import WIDE, DataType, numpy_type
 from .stored_type import ArrayUse, array_use, stored_narrow
 
@@ -59,7 +59,7 @@ class _InStoredType(PyExprMutator):
 
         What the function returns stays float32; a product that reads it converts it first.
         """
-        bindings = list(_bindings(func))
+        bindings = list(relax_bindings(func))
         values = dict(bindings)
         wanted: set[relax.Var] = set()
         for var, value in reversed(bindings):
@@ -150,13 +150,6 @@ class _InStoredType(PyExprMutator):
             converted = self.builder_.emit_te(topi.cast, value, dtype, primfunc_name_hint="cast")
             self._converted[value, dtype] = converted
         return self._converted[value, dtype]
-
-
-def _bindings(func: relax.Function) -> Iterator[tuple[relax.Var, Any]]:
-    for block in func.body.blocks:
-        for binding in block.bindings:
-            if isinstance(binding, relax.VarBinding):
-                yield binding.var, binding.value
 
 
 def _returned(func: relax.Function, values: dict[relax.Var, Any]) -> set[relax.Var]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from tvm.target import Target
 
 from ....compiler.instruction_sets import Instruction
 from ....compiler.templates.cpu.profile.tile_profile import TileCost, TileProfile, profile_path
+from ....files import write_whole
 from ...hardware import Hardware
 from ...records.schema import FailureKind
 from ..job import MeasureConfig
@@ -79,11 +79,8 @@ class LightProfiler:
 
     def _keep(self) -> None:
         """Writes the file whole or not at all; nothing is stored in a read-only folder."""
-        partial = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         with suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(self._profile.to_json(), encoding="utf-8")
-            partial.replace(self._path)
+            write_whole(self._path, self._profile.to_json())
 
 
 def _kept(path: Path) -> TileProfile:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tvm.target import Target
 
-from ....compiler.host.memory import out_of_memory_kills, tells_of_no_memory
+from ....compiler.host.memory_kills import out_of_memory_kills, tells_of_no_memory
 from ....compiler.host.warm import Child, start_warm
 from ....compiler.tvm_compat import target_to_json
 from ....errors import UserError

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ....wording import MISSING, counted, part_of, significant, verb
+from ..low_peaks import REMEDY
 from .overview import Overview
 from .peaks import DevicePeak, device_peaks
 
@@ -85,6 +86,8 @@ def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[
     if simulated := int(records.simulated.sum()):
         which = f"{counted(simulated, 'record')} {verb(simulated, 'is', 'are')}"
         yield f"{which} simulated: training leaves out simulated records."
+    for low in overview.low_peaks:
+        yield f"{str(low)[:1].upper()}{str(low)[1:]}; {REMEDY}."
     if len(overview.hardware) == 1:
         (hardware,) = overview.hardware.values()
         yield f"All latencies were measured on one device ({hardware.name}) and say nothing about others."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from ...generation.runs import GenerationRun, read_runs
 from ...hardware import Hardware
+from ..low_peaks import LowPeak, dtype_of, low_peaks
 from ..network_weights import NetworkWeights, read_networks
 from ..store import BadShard, RecordStore
 
@@ -49,12 +49,19 @@ class Overview:
         """Records with a latency."""
         return self.records[self.records.failure.isna()]
 
+    @property
+    def low_peaks(self) -> list[LowPeak]:
+        """Devices whose peak is too low or doubtful."""
+        measured = self.valid[~self.valid.simulated]
+        measured = measured[measured.workload_hash.map(self.tasks.dtype) == "float32"]
+        return low_peaks(self.hardware, measured.groupby("hardware_id").gflops.max().to_dict())
+
 
 def read_overview(store: RecordStore) -> Overview:
     """Read the contents of a dataset; takes about a second for 60,000 records. Raises StoreError."""
     tasks = pd.DataFrame(
         [
-            (row.workload_hash, row.name, row.operator, row.source, _dtype(row.settings), row.flops)
+            (row.workload_hash, row.name, row.operator, row.source, dtype_of(row.settings), row.flops)
             for row in store.require().tasks()
         ],
         columns=["workload_hash", "name", "operator", "source", "dtype", "flops"],
@@ -93,10 +100,3 @@ def _records(columns: pa.Table) -> pd.DataFrame:
     spread = by_record.median() / latency - 1.0
     records["spread"] = spread[by_record.size() > 1].reindex(records.index)
     return records
-
-
-def _dtype(settings: str) -> str:
-    """Data type of a task's first input, empty if its settings do not contain it."""
-    fields = json.loads(settings)
-    arguments = fields.get("arguments")
-    return str(arguments[0]["dtype"] if arguments else fields.get("dtype", ""))

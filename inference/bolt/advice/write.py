@@ -12,10 +12,10 @@ from matplotlib.ticker import MaxNLocator
 from rich.console import Console
 
 from ....figures import AFTER, BEFORE, HALF, INK, PEER, canvas, fragment, name_rows
+from ....files import write_whole
 from ....page import Facts, Page, Plot, Plots, Text, to_html
 from ....terminal import print_facts, print_table, say
 from ....wording import listed, part_of, target_words, verb
-from ...database.folder import write_whole
 from .content import Advice
 from .tables import banner, facts, sections, words
 

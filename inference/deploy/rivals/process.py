@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ....compiler.host.meter import Meter
 from ....dataset.measure.worker.loop import main
-from ..turn import Meter, timed_turn
+from ..turn import timed_turn
 from .base import CPU, Engine, Form, NetworkSource
 from .onnx_export import export_onnx
 from .registry import engine_class

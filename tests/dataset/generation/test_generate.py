@@ -503,6 +503,24 @@ def test_a_full_disk_ends_the_run_with_an_error_and_keeps_what_was_written(fake_
     assert len(RecordStore(tmp_path / "set").records()) == len(written) == 6
 
 
+def test_a_peak_below_the_rate_of_a_program_is_measured_again(fake_run):
+    """Programs of a nanosecond are faster than any peak but the last."""
+    peaks = iter([1.0, 1e12])
+
+    class Busy(FakeExecutor):
+        def hardware(self):
+            return replace(HARDWARE, peak_gflops=next(peaks))
+
+    _, store, printed = fake_run(Busy(lambda job: MeasureOutcome((1e-9,))), tasks=1)
+    assert store.hardware()[HARDWARE.hardware_id].peak_gflops == 1e12 and "the peak of" not in printed
+    peaks = iter([1.0, 2.0])
+    for path in store.folder.glob("hardware-*.json"):
+        path.unlink()
+    _, store, printed = fake_run(Busy(lambda job: MeasureOutcome((1e-9,))), tasks=2)
+    assert store.hardware()[HARDWARE.hardware_id].peak_gflops == 2.0
+    assert "the peak of fake device" in printed and "on the quiet machine" in printed
+
+
 def test_a_second_run_to_the_same_dataset_is_refused(fake_run, tmp_path):
     with RecordStore(tmp_path / "set").writing(), pytest.raises(StoreLockedError, match="another run"):
         fake_run(FakeExecutor())

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 from itertools import count
@@ -10,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from foretune.dataset.hardware import (
     HARDWARE_DIM,
     Hardware,
@@ -20,7 +24,7 @@ from foretune.dataset.hardware import (
     named_hardware,
     probe_cpu,
 )
-from foretune.dataset.hardware.peaks import best_time_s
+from foretune.dataset.hardware.peaks import best_time_s, matmul_gflops, undisturbed_best
 from support.paths import ROOT
 
 SHIPPED = ROOT / "data" / "cpu" / "hardware-a3b528cb67c5.json"
@@ -218,7 +222,7 @@ def system(tmp_path, monkeypatch):
     monkeypatch.setattr(cpu, "_CPU_INFO", tmp_path / "cpuinfo")
     monkeypatch.setattr(cpu, "_SYSTEM", root)
     monkeypatch.setattr(cpu, "_COUNTERS", tmp_path / "devices")
-    monkeypatch.setattr(cpu, "_measure", lambda cores: (100.0 * cores, 10.0 * cores))
+    monkeypatch.setattr(cpu, "_measure", lambda cores: ((100.0 * cores, False), (10.0 * cores, False)))
     monkeypatch.setattr(cpu, "_probed", cpu._probed.__wrapped__)  # other tests have probed this machine
     return tmp_path
 
@@ -250,12 +254,20 @@ def test_a_cpu_is_described_as_the_system_tells(system):
 
 
 def test_a_process_measures_its_cpu_once(system, monkeypatch):
-    figures = iter([(100.0, 10.0), (101.0, 11.0)])
+    figures = iter([((100.0, False), (10.0, False)), ((101.0, False), (11.0, False))])
     monkeypatch.setattr(cpu, "_measure", lambda cores: next(figures))
     monkeypatch.setattr(cpu, "_probed", cache(cpu._probed))
     assert probe_cpu(2) == probe_cpu(2, measured=True) == probe_cpu(cores=2)
     assert probe_cpu(2).peak_gflops == 100.0
     assert probe_cpu(1).peak_gflops == 101.0  # other cores, other figures
+
+
+@pytest.mark.parametrize("disturbed", [(True, False), (False, True), (False, False)])
+def test_peaks_that_were_measured_beside_other_work_are_marked(system, monkeypatch, disturbed):
+    monkeypatch.setattr(cpu, "_measure", lambda cores: tuple((1.0, one) for one in disturbed))
+    found = probe_cpu(2)
+    assert found.details.get("peaks_disturbed", False) == any(disturbed)
+    assert found.hardware_id == probe_cpu(2, measured=False).hardware_id
 
 
 def test_the_highest_turbo_is_told_where_the_system_knows_it(system):
@@ -288,7 +300,7 @@ def test_a_silent_system_is_still_described(system, monkeypatch):
 
 
 def test_this_cpu_is_measured():
-    gflops, bandwidth_gbs = cpu._measure(1)
+    (gflops, _), (bandwidth_gbs, _) = cpu._measure(1)
     assert gflops > 1
     assert bandwidth_gbs > 0.01
 
@@ -330,3 +342,50 @@ def test_a_slow_device_is_measured_at_least_once():
 
 
 # -- the CUDA probe
+
+
+class BusyMeter:
+    """Meter of a machine of two cores on which other processes use `others` cores, and threads wait."""
+
+    def __init__(self, *others, waiting=0.0):
+        self.others, self.waiting = iter(others), waiting
+        self.now, self.busy, self.reads = 0.0, 0.0, 0
+
+    def read(self):
+        if self.reads % 2:  # the end of a measurement of a second
+            self.now += 1.0
+            self.busy += 2.0 + next(self.others)
+        self.reads += 1
+        return self.now, 2 * self.now, self.busy, self.waiting * self.now
+
+
+def rates(*values):
+    script = iter(values)
+    return lambda: next(script)
+
+
+def test_a_quiet_machine_is_measured_once():
+    assert undisturbed_best(rates(50.0), BusyMeter(0.1)) == (50.0, False)
+
+
+def test_a_disturbed_peak_is_measured_again_and_the_best_counts():
+    assert undisturbed_best(rates(12.8, 30.0, 59.5), BusyMeter(1.0, 0.5, 0.0)) == (59.5, False)
+    assert undisturbed_best(rates(12.8, 59.5, 30.0), BusyMeter(1.0, 1.0, 0.0)) == (59.5, False)
+
+
+def test_a_machine_that_is_never_quiet_is_told():
+    assert undisturbed_best(rates(12.8, 30.0, 20.0, 25.0), BusyMeter(*[1.0] * 4)) == (30.0, True)
+    assert undisturbed_best(rates(*[5.0] * 4), BusyMeter(*[0.0] * 4, waiting=0.5)) == (5.0, True)
+
+
+def test_another_busy_process_is_seen():
+    """Two of them on each core take half of a product's time; the other half passes in waiting."""
+    script = "import time\nend = time.time() + 60\nwhile time.time() < end: pass"
+    busy = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        _, disturbed = undisturbed_best(lambda: matmul_gflops(torch.device("cpu"), 256))
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert disturbed

@@ -403,3 +403,17 @@ def test_a_busy_machine_does_not_lower_the_ceilings_of_its_device(tmp_path):
     store.put_hardware(replace(HARDWARE, bandwidth_gbs=2 * HARDWARE.bandwidth_gbs))
     assert store.hardware()[HARDWARE.hardware_id].bandwidth_gbs == 2 * HARDWARE.bandwidth_gbs
     assert store.content_hash() != quiet
+
+
+def test_peaks_of_a_busy_machine_are_marked_until_it_was_quiet(tmp_path):
+    store = RecordStore(tmp_path)
+    busy = replace(HARDWARE, peak_gflops=50.0, details={"peaks_disturbed": True})
+    for measured, peak, marked in (
+        (busy, 50.0, True),
+        (replace(busy, peak_gflops=70.0), 70.0, True),
+        (replace(HARDWARE, peak_gflops=60.0), 70.0, False),
+        (busy, 70.0, False),
+    ):
+        store.put_hardware(measured)
+        found = store.hardware()[HARDWARE.hardware_id]
+        assert (found.peak_gflops, found.details.get("peaks_disturbed", False)) == (peak, marked)

@@ -46,7 +46,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(archive.os, "fsync", full)
-    with pytest.raises(BundleError, match=r"No space left on device.*name another file"):
+    with pytest.raises(BundleError, match=r"No space left on device.*name another path"):
         write_archive(tmp_path / "a.zip", CONTENT)
     assert list(tmp_path.iterdir()) == []
 

@@ -35,7 +35,7 @@ def test_show_prints_what_a_bundle_holds(bundle, capsys):
     told = " ".join(capsys.readouterr().out.split())
     for part in (
         *("3 of 2 tasks", "net", '{"kind": "llvm", "num-cores": 2}', "fake device, 2 cores, hardware_id"),
-        *("foretune=0.1.0, tvm=0.27.0.post1, schema 1", "2026-11-25T00:00:00+00:00", "SHA-256"),
+        *("foretune=0.1.0, tvm=0.27.0.post1, schema 2", "2026-11-25T00:00:00+00:00", "SHA-256"),
         *("dense_3 dense 1.00 ms 2", "dense_5 dense 4.00 ms 1"),
     ):
         assert part in told

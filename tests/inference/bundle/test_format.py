@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -14,9 +15,10 @@ from foretune.inference.bundle.format import (
     Manifest,
     content_hash,
     read_bundle,
-    read_fields,
     write_bundle,
 )
+from foretune.inference.database.task_note import TaskNote
+from foretune.json_fields import read_fields
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.bundles import bundle_of
@@ -42,6 +44,22 @@ def test_what_is_written_is_read(written, tmp_path):
     assert json.loads(again.target_json) == again.manifest.target
 
 
+def test_a_bundle_of_an_earlier_version_is_read(tmp_path):
+    """It has no notes, also in its hash."""
+    manifest = write_bundle(tmp_path / "a.zip", bundle_of(LATENCIES, schema_version=1)).manifest
+    members = read_archive(tmp_path / "a.zip", MEMBERS)
+    values = json.loads(members["manifest.json"])
+    del values["notes"]
+    rest = json.dumps({**values, "content_sha256": ""}, sort_keys=True, separators=(",", ":")).encode()
+    digest = hashlib.sha256()
+    for part in (rest, *(members[name] for name in MEMBERS[1:])):
+        digest.update(f"{len(part)}:".encode() + part)
+    assert manifest.content_sha256 == digest.hexdigest()
+    (tmp_path / "a.zip").unlink()
+    write_archive(tmp_path / "a.zip", {**members, "manifest.json": json.dumps(values).encode()})
+    assert read_bundle(tmp_path / "a.zip").manifest == manifest
+
+
 def rewritten(path, **changes):
     """The bundle in `path` with another manifest, whose hash is right, and with other members."""
     members = read_archive(path, MEMBERS)
@@ -59,13 +77,18 @@ def rewritten(path, **changes):
 
 
 HARDWARE = asdict(bundle_of({}).manifest.hardware)
+NOTE = asdict(TaskNote("00"))
 TASK = asdict(bundle_of(LATENCIES).manifest.tasks[0])
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"schema_version": 2}, "schema_version=2, but this foretune reads 1; use the foretune"),
+        ({"schema_version": 3}, "schema_version=3, but this foretune reads 1 and 2; use the foretune"),
+        ({"schema_version": 1}, "'notes' is unknown in a bundle of version 1"),
+        ({"notes": [{**NOTE, "untuned_s": float("nan")}]}, r"notes\[0\]\.untuned_s=nan must be a number"),
+        ({"notes": [{**NOTE, "left": "\x1b[2J"}]}, r"notes\[0\]\.left has characters that do not print"),
+        ({"notes": [{"left": ""}]}, r"notes\[0\]\.'ended' is missing"),
         ({"schema_version": None}, "schema_version=None"),
         ({"content_sha256": "keep"}, "content_sha256"),
         ({"made_at": 5}, "made_at=5 must be a str"),
@@ -73,14 +96,14 @@ TASK = asdict(bundle_of(LATENCIES).manifest.tasks[0])
         ({"network": "\x1b[2J"}, "network has characters that do not print"),
         ({"target": ["llvm"]}, "target=.* must be a dict"),
         ({"target": {"kind": {"a": {"b": {"c": {"d": {"e": {"f": {"g": 1}}}}}}}}}, "target is nested over 8"),
-        ({"hardware": {**HARDWARE, "cores": "two"}}, r"hardware\.cores='two' must be a number"),
-        ({"hardware": {**HARDWARE, "cores": -1}}, r"hardware\.cores=-1 must be a number of at least 0"),
+        ({"hardware": {**HARDWARE, "cores": "two"}}, r"hardware\.cores='two' must be a whole number"),
+        ({"hardware": {**HARDWARE, "cores": -1}}, r"hardware\.cores=-1 must be a whole number of at least 0"),
         ({"hardware": {"name": "a"}}, r"hardware\.'bandwidth_gbs' is missing"),
         ({"tasks": {}}, "tasks={} must be a list"),
         ({"tasks": [TASK, 3]}, r"tasks\[1\] is no JSON object: 3"),
         ({"tasks": [{**TASK, "latency_s": "fast"}]}, r"tasks\[0\]\.latency_s='fast' must be a number"),
         ({"tasks": [{**TASK, "latency_s": float("nan")}]}, r"tasks\[0\]\.latency_s=nan must be a number"),
-        ({"tasks": [{**TASK, "records": 10**400}]}, r"tasks\[0\]\.records=10+ must be a number of"),
+        ({"tasks": [{**TASK, "records": 10**400}]}, r"tasks\[0\]\.records=10+ must be a whole number of"),
         ({"database_workload.json": b'["x","e30="]\n'}, "database_workload.json, line 1: no workload"),
         ({"database_workload.json": b"[1,\n"}, "database_workload.json, line 1: "),
         ({"database_tuning_record.json": b"[9,[]]\n"}, "json, line 1: of the task 9, but there are 2 tasks"),

@@ -20,7 +20,7 @@ from foretune.inference.bundle.archive import BundleError
 from foretune.inference.bundle.format import Bundle, write_bundle
 from foretune.inference.bundle.reading import KINDS
 from foretune.inference.database.folder import DEVICE_FILE, STARTS_FILE, DatabaseInUseError
-from foretune.inference.database.tuning_database import TuningDatabase
+from foretune.inference.database.tuning_database import MissingScheduleError, TuningDatabase
 from foretune.inference.search.config import OneShotConfig
 from foretune.inference.workers.searchers import start_searchers
 from support.fake_executor import HARDWARE, FakeExecutor
@@ -110,6 +110,27 @@ def test_a_machine_of_the_same_kind_measures_nothing_after_an_import(
         before, after = latencies(tuned[0], task), latencies(tmp_path / "second", task)
         assert min(before.values()) == min(after.values()) == result.tuned_latency_s
         assert after == (before if records == "all" else {min(before, key=before.get): min(before.values())})
+
+
+def test_tasks_without_a_schedule_move_with_their_reasons(device, tmp_path):
+    """A bundle may hold nothing else."""
+    database = TuningDatabase(tmp_path / "first", TARGET, HARDWARE)
+    database.notes.note_ended(TASKS[0], "untuned is faster")
+    database.notes.note_untuned(TASKS[0], 1e-3)
+    database.notes.note_left(TASKS[1], "no candidate ran")
+    database.require(TASKS)
+    written = export_bundle(tmp_path / "a.zip", tmp_path / "first").bundle
+    assert [note.decided for note in written.manifest.decided] == ["untuned is faster", "no candidate ran"]
+    report = import_bundle(tmp_path / "a.zip", tmp_path / "second", hardware=device("here"))
+    assert report.outcomes == {"untuned": 2}
+    assert [task.name for task in report.tasks] == [task.name for task in TASKS]
+    second = TuningDatabase(tmp_path / "second", TARGET, HARDWARE)
+    second.require(TASKS)
+    assert second.network_latency_s(TASKS[0].workload_hash) == 1e-3
+    other = import_bundle(tmp_path / "a.zip", tmp_path / "third", hardware=device("other"), adapt=True)
+    assert other.outcomes == {}  # elsewhere, another program may be faster
+    with pytest.raises(MissingScheduleError):
+        TuningDatabase(tmp_path / "third", TARGET, OTHER_HARDWARE).require(TASKS)
 
 
 def test_stock_tvm_compiles_from_an_imported_folder(tuned, bundles, device, tmp_path):

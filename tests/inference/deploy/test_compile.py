@@ -157,7 +157,7 @@ def test_an_exported_network_needs_stock_tvm_alone(
 
 def test_an_export_that_fails_leaves_nothing_behind(untuned: CompiledNetwork, tmp_path: Path) -> None:
     (tmp_path / "network.so").mkdir()
-    with pytest.raises(NetworkBuildError, match=r"export=.*network\.so: cannot be written: "):
+    with pytest.raises(NetworkBuildError, match=r"network\.so: cannot be written \(Is a directory\)"):
         untuned.export(tmp_path / "network.so")
     assert [path.name for path in tmp_path.iterdir()] == ["network.so"]
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import torch
 import tvm
 import tvm_ffi
+from foretune.compiler.codegen.checksum import elf_bytes
 from foretune.compiler.networks import Lowering, Network, load_network, to_relax
 from foretune.compiler.tvm_compat import OLDER_CPU, host_cpu, parse_target
 from foretune.inference.deploy import load as subject
@@ -167,12 +169,43 @@ def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
         load(tmp_path / "text.so")
 
 
-@pytest.mark.parametrize("kept", [10, 3000, -1])
+@pytest.mark.parametrize("kept", [10, 3000, -100])
 def test_a_library_that_is_cut_off_is_named(library: Path, tmp_path: Path, kept: int) -> None:
     """Loaded, it would end the process."""
     (tmp_path / "cut.so").write_bytes(library.read_bytes()[:kept])
     with pytest.raises(LoadError, match=r"cut\.so: cut off, [\d,]+ of [\d,]+ bytes; copy or export"):
         load(tmp_path / "cut.so")
+
+
+@pytest.mark.parametrize("place", [0.5, 0.999, -1])
+def test_a_damaged_library_is_named_and_not_run(library: Path, tmp_path: Path, place: float) -> None:
+    """Bytes in the middle are code and weights: without the check, it computes other values. The last place
+    is the checksum itself, which may also lack a byte."""
+    content = bytearray(library.read_bytes())
+    if place < 0:
+        del content[-1]
+    else:
+        begin = int(place * len(content)) - 100
+        content[begin : begin + 200] = bytes(byte ^ 0xFF for byte in content[begin : begin + 200])
+    (tmp_path / "damaged.so").write_bytes(content)
+    with pytest.raises(LoadError, match=r"damaged\.so: damaged, .* checksum at its end; copy or export"):
+        load(tmp_path / "damaged.so")
+
+
+def test_a_library_of_an_older_release_loads_with_a_warning(
+    library: Path, tmp_path: Path, network: Network
+) -> None:
+    whole = elf_bytes(library)
+    content = library.read_bytes()
+    assert whole is not None and whole < len(content)
+    (tmp_path / "older.so").write_bytes(content[:whole])
+    with pytest.warns(UserWarning, match=r"older\.so: has no checksum.*export it again"):
+        older = load(tmp_path / "older.so")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = load(library)(*network.inputs)
+    for output, reference in zip(older(*network.inputs), expected, strict=True):
+        np.testing.assert_array_equal(output, reference)
 
 
 def test_what_the_loader_says_is_passed_on(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ import json
 
 from foretune.inference.run.pretraining import pretraining_s
 from foretune.models.checkpoints.checkpoint import load_card
+from support.cards import edit_card
 from support.checkpoints import random_checkpoint
 
 
 def with_training(folder, tasks, **training):
     card = json.loads((random_checkpoint(folder) / "card.json").read_text())
-    card["training"], card["split"]["train_tasks"] = training, tasks.split()
-    (folder / "card.json").write_text(json.dumps(card))
+    edit_card(folder, training=training, split={**card["split"], "train_tasks": tasks.split()})
     return str(folder)
 
 

@@ -332,6 +332,35 @@ def test_a_run_that_a_limit_stops_ends_no_task():
     assert database.notes.ended(TASKS[0]) == ""
 
 
+GONE = WorkerLostError(FailureKind.WORKER_DIED, "killed by signal 11")
+
+
+@pytest.mark.parametrize(
+    ("searcher", "limits", "reason"),
+    [
+        (FakeSearcher(), None, "untuned is faster"),
+        (FakeSearcher(replies=[RoundReply(nothing_to_tune=True)]), None, "nothing to tune"),
+        (FakeSearcher(((math.inf,),)), None, "no candidate ran"),
+        (FakeSearcher(replies=[RoundReply(), RoundReply()]), None, "no candidate was found"),
+        (FakeSearcher(replies=[GONE, GONE]), None, "the search process died: killed by signal 11"),
+        (FakeSearcher(), Limits(latency_target_s=1.0), "the network reaches latency_target_s without it"),
+        (FakeSearcher(), Limits(in_time=lambda: False), ""),  # nobody has decided anything
+    ],
+)
+def test_what_a_run_leaves_without_a_schedule_is_noted_and_holds_for_a_run_that_only_reads(
+    searcher, limits, reason
+):
+    database = FakeDatabase()
+    (result,) = tuner_of(searcher, database, limits=limits).tune(TASKS[:1], [0.002])
+    assert result.tuned_latency_s is None
+    assert database.notes.left(TASKS[0]) == reason
+    only_reads = tuner_of(FakeSearcher(), database, searches=False, limits=Limits(in_time=lambda: False))
+    (again,) = only_reads.tune(TASKS[:1], [0.002])
+    assert again.reason == (reason or "the limits of the run left no time for it")
+    tuner_of(FakeSearcher(), database, retune=True).tune(TASKS[:1], [0.5])
+    assert database.notes.left(TASKS[0]) == ""  # it has a schedule now
+
+
 def noted(database, untuned_s):
     """The database with these untuned latencies."""
     for task, seconds in zip(TASKS, untuned_s, strict=False):

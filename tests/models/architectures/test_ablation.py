@@ -16,6 +16,7 @@ from foretune.models.architectures.registry import ModelConfig, build_model
 from foretune.models.checkpoints.checkpoint import load_checkpoint, save_checkpoint
 from foretune.models.scaling.normaliser import KINDS, Normaliser
 from foretune.models.scaling.target import TargetConfig
+from support.cards import edit_card
 from support.drafts import CPU, matmul, matmul_trace
 from support.synthetic import HARDWARE_DIM, make_card, table
 
@@ -203,7 +204,7 @@ def test_earlier_cards_keep_the_meaning_of_their_names(tmp_path, without, task, 
     file = tmp_path / "old" / "card.json"
     values = json.loads(file.read_text())
     values["normaliser"]["without"] = without
-    file.write_text(json.dumps({**values, "schema_version": 4}))
+    edit_card(tmp_path / "old", normaliser=values["normaliser"], schema_version=4)
     scaled = load_checkpoint(tmp_path / "old").predictor.normaliser.table(features)
     vectors = scaled.task[:, : TASK_DIM + DRAFT_DIM]
     found = [np.flatnonzero(~field.any(axis=0)).tolist() for field in (vectors, scaled.hardware)]

@@ -24,6 +24,7 @@ from foretune.models.checkpoints.checkpoint import (
 )
 from foretune.models.scaling.normaliser import Normaliser
 from foretune.models.scaling.target import TargetConfig
+from support.cards import edit_card
 from support.synthetic import MODEL, make_card, table
 
 
@@ -36,11 +37,6 @@ def saved(tmp_path):
     save_checkpoint(tmp_path / "saved", model, make_card(normaliser))
     predictor = Predictor(normaliser, model, TargetConfig("log_score"))
     return tmp_path / "saved", predictor.predict(table(6, seed=9).batch())
-
-
-def edit_card(directory, **changes):
-    file = directory / "card.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
 
 def test_a_loaded_checkpoint_predicts_the_same_and_keeps_its_card(saved):
@@ -123,6 +119,21 @@ def test_a_changed_weight_is_noticed(saved):
         load_checkpoint(saved[0])
 
 
+def test_a_changed_card_is_noticed(saved):
+    """Each of its numbers is in range."""
+    file = saved[0] / "card.json"
+    values = json.loads(file.read_text())
+    file.write_text(json.dumps(values, indent=1))  # another layout says the same
+    assert load_checkpoint(saved[0]).card.seed == 5
+    values["normaliser"]["stores"]["mean"][0] += 0.5
+    file.write_text(json.dumps(values))
+    with pytest.raises(CorruptCheckpointError, match="do not have the hash that card_sha256 says; copy"):
+        load_checkpoint(saved[0])
+    del values["card_sha256"]
+    file.write_text(json.dumps(values))
+    assert load_checkpoint(saved[0]).card.seed == 5  # written by an earlier version
+
+
 class Payload:
     """Unpickling it would create the file."""
 
@@ -152,9 +163,12 @@ def test_pickles_are_never_loaded(saved, tmp_path):
 def test_weights_of_another_shape_are_refused(saved, tmp_path):
     directory, _ = saved
     values = json.loads((directory / "card.json").read_text())
-    wider = {**values["model"], "arguments": {**MODEL.arguments, "width": 32}}
+    wider = {**values["model"], "arguments": {**MODEL.arguments, "width": 40}}
     edit_card(directory, model=wider)
-    with pytest.raises(CorruptCheckpointError, match=r"does not fit the model of its card.*size mismatch"):
+    with pytest.raises(
+        CorruptCheckpointError,
+        match=r"does not fit the model of its card.*width=40, and no tensor has",
+    ):
         load_checkpoint(directory)
 
 
@@ -164,13 +178,37 @@ def test_weights_of_another_shape_are_refused(saved, tmp_path):
         ({"schema_version": 99}, "schema_version is 99, and this version of foretune reads 1 to 7"),
         ({"schema_version": None}, "schema_version is None"),
         ({"model": {"name": "os.system", "arguments": {}}}, "model.name='os.system' is unknown"),
-        ({"model": {"name": "transformer", "arguments": {"width": 10, "heads": 4}}}, "a multiple of heads"),
-        ({"model": "transformer"}, "card.json"),
+        ({"model": {"name": "transformer", "arguments": {"width": 16, "heads": 3}}}, "a multiple of heads"),
+        ({"model": "transformer"}, "card.json: model is no JSON object"),
         ({"target": {"name": "flops"}}, "target.name='flops'"),
-        ({"normaliser": {}}, "lacks 'stores'"),
-        ({"dims": {"stores": 3}}, "differ from the normaliser's"),
-        ({"data": {"sha256": ""}}, "card.json"),
-        ({"seed": "five"}, "card.json"),
+        ({"normaliser": {}}, "normaliser.'stores' is missing"),
+        ({"dims": {"stores": 3}}, "dims.'decisions' is missing"),
+        ({"dims": {"stores": 3, "decisions": 1, "task": 1, "hardware": 1}}, "differ from the normaliser's"),
+        ({"data": {"sha256": ""}}, "data.'hardware_ids' is missing"),
+        ({"seed": "five"}, "seed='five' must be a whole number of at least 0"),
+        ({"seed": True}, "seed=True must be a whole number"),
+        ({"std_scale": float("nan")}, "std_scale=nan must be a number from 1e-09 to 1e"),
+        ({"std_scale": 0}, "std_scale=0 must be a number from"),
+        ({"std_floor": -1.0}, "std_floor=-1.0 must be a number from 0"),
+        ({"feature_version": 7}, "feature_version=7 must be a str"),
+        ({"feature_version": "\x1b[2J"}, "feature_version has characters that do not print"),
+        ({"metrics": {"test": {"spearman": "good"}}}, "metrics.test.spearman='good' must be a number"),
+        ({"metrics": {"test": 3}}, "metrics.test=3 must be a dict"),
+        ({"training": {"combined": [3]}}, r"training.combined\[0\]=3 must be a dict"),
+        ({"training": {"combined": [{}]}}, r"training.combined\[0\].model=None must be a str"),
+        ({"training": {"seconds": float("inf")}}, "training has a number that is not finite: inf"),
+        ({"colour": "red"}, "'colour' is unknown"),
+        ({"model": {"name": "transformer", "arguments": {"heads": 0}}}, "model.arguments.heads=0 must be"),
+        ({"model": {"name": "mlp", "arguments": {"width": "wide"}}}, "model.arguments.width='wide' must be"),
+        ({"model": {"name": "mlp", "arguments": {"dropout": 1e9}}}, "model.arguments.dropout=10+.0 must be"),
+        ({"model": {"name": "mlp", "arguments": {}, "members": 100000}}, "members=100000 must be a whole"),
+        (
+            {"model": {"name": "mlp", "arguments": {}, "members": 0}},
+            "members=0 must be a whole number from",
+        ),
+        ({"model": {"name": "mlp", "arguments": {}, "members": 60}}, "model.members=60, and the file has"),
+        ({"model": {"name": "mlp", "arguments": {"width": 16384}}}, "width=16384, and no tensor has"),
+        ({"target": {"name": "score", "max_slowdown": float("inf")}}, "target.max_slowdown=inf must be"),
     ],
 )
 def test_a_card_with_other_content_is_refused(saved, changes, message):
@@ -191,7 +229,7 @@ def test_a_card_without_a_field_names_it(saved):
     values = json.loads(file.read_text())
     del values["split"]
     file.write_text(json.dumps(values))
-    with pytest.raises(CorruptCheckpointError, match="lacks 'split'"):
+    with pytest.raises(CorruptCheckpointError, match="'split' is missing"):
         load_checkpoint(saved[0])
 
 

@@ -23,6 +23,7 @@ from foretune.training.fitting.labels import Labels
 from foretune.training.fitting.module import OptimiserConfig
 from foretune.training.train import train_model
 from safetensors.torch import load_file
+from support.cards import edit_card
 from support.synthetic import candidate, dataset, make_card, table
 
 QUICK = {"rounds": 100, "max_depth": 4, "patience": 20, "learning_rate": 0.1, "column_share": 1.0}
@@ -313,7 +314,7 @@ def test_settings_out_of_range_and_mixtures_that_read_other_features_are_refused
     dims = FeatureDims.of(table(2))
     with pytest.raises(GbdtError, match=r"row_share=0, column_share=0\.1: set each within"):
         TreesCostModel(dims, row_share=0)
-    with pytest.raises(ModelConfigError, match=r"'trees' with .*max_depth=0"):
+    with pytest.raises(ModelConfigError, match=r"max_depth=0 must be .*'trees'"):
         build_model(ModelConfig("trees", {"max_depth": 0}), dims)
     with pytest.raises(ModelConfigError, match=r"model\.beside: mlp \+ draft read different features"):
         ModelConfig("mlp", beside=[MemberConfig("draft")])
@@ -329,5 +330,5 @@ def test_cards_of_before_have_no_other_kinds(tmp_path):
     file = tmp_path / "old" / "card.json"
     values = json.loads(file.read_text())
     assert values["model"].pop("beside") == []
-    file.write_text(json.dumps({**values, "schema_version": 3}))
+    edit_card(tmp_path / "old", model=values["model"], schema_version=3)
     assert load_checkpoint(tmp_path / "old").card.model == model
