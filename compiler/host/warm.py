@@ -122,7 +122,7 @@ class ForkedProcess:
             return True
 
 
-class _Kind(NamedTuple):
+class _Shared(NamedTuple):
     """What the processes of a server share."""
 
     module: str
@@ -136,7 +136,7 @@ class _Kind(NamedTuple):
 class _Server:
     """Server of one kind of process."""
 
-    def __init__(self, kind: _Kind) -> None:
+    def __init__(self, kind: _Shared) -> None:
         self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.process: TiedProcess = start_tied(
@@ -179,9 +179,9 @@ class _Servers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of: dict[_Kind, _Server] = {}
+        self._of: dict[_Shared, _Server] = {}
 
-    def fork(self, kind: _Kind, request: bytes, errors: int, argument: int) -> ForkedProcess:
+    def fork(self, kind: _Shared, request: bytes, errors: int, argument: int) -> ForkedProcess:
         with self._lock:
             if (server := self._of.get(kind)) is not None:
                 try:
@@ -233,7 +233,7 @@ def start_warm(
     everything = {**os.environ, **further}
     request = json.dumps({"environment": everything, "folder": str(Path.cwd())}).encode()
     if forked and WORKS_HERE and len(request) < MESSAGE_BYTES:
-        kind = _Kind(module, without, tuple(sorted(further.items())), os.environ.get("PYTHONPATH", ""))
+        kind = _Shared(module, without, tuple(sorted(further.items())), os.environ.get("PYTHONPATH", ""))
         with suppress(OSError):
             return _servers().fork(kind, request, errors.fileno(), argument)
     return start_tied(

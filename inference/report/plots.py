@@ -29,7 +29,7 @@ from ...page import Plot
 from ...wording import counted, duration, milliseconds, part_of, times
 from ..run.result import TUNED, UNTUNED, TuneResult
 from .contestants import ordered
-from .cores import cores_plot
+from .core_plot import cores_plot
 from .libraries import MARKS, library_points
 from .table import Row, rows
 

@@ -13,8 +13,9 @@ import psutil
 from ...dataset.generation.core_use import OTHER, CoreUse
 from .profiling import StageClock
 
-THIS, ENGINES = "this process", "engines"
-"""Parts of a run. `Workforce.pids` names the others: searching, starting, and the executor's stages."""
+THIS, STARTING, ENGINES = "this process", "starting processes", "engines"
+"""Parts of a run. Starting processes import modules for others. `Workforce.pids` names the other parts:
+searching, and the stages of the executor."""
 
 STEP_S = 0.5
 """Seconds between two samples. A sample costs less than a millisecond."""

@@ -16,13 +16,11 @@ from ...dataset.measure.executors.dry_run import NoExecutor
 from ...dataset.measure.worker.process import existing_pids
 from ...dataset.records.exchange import HERE, find_hardware
 from ...errors import UserError
+from ..run.core_timeline import STARTING
 from ..search.checkpoint_fit import fitting_checkpoint
 from ..search.config import OneShotConfig
 from .base import Searcher
 from .searchers import ProcessSearcher, start_searchers
-
-STARTING = "starting processes"
-"""Part of the processes that import modules for others."""
 
 
 class NoCostModelError(UserError, ValueError):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from foretune.inference.report.terminal import print_profile, print_report
+from foretune.inference.run.core_timeline import THIS, CoreSample
 from foretune.inference.run.result import EAGER, TUNED, Contestant, TuneResult
 from rich.console import Console
 from support.results import NO_DATA, make_contestant, make_result, make_task
@@ -59,11 +60,21 @@ def test_terminal_report_without_data() -> None:
 
 def test_the_profile_is_sorted_and_adds_up() -> None:
     console = Console(width=100, file=io.StringIO())
-    print_profile(make_result(profile_s={"features": 1.0, "building": 3.0}), console)
+    cores = [
+        CoreSample(4.0, "import", {THIS: 4.0}),
+        CoreSample(6.0, "search", {THIS: 0.5, "searching": 1.5}),
+        CoreSample(12.0, "search", {"searching": 6.0, "measuring": 5.0}),
+    ]
+    times = {"features": 1.0, "building": 3.0}
+    print_profile(make_result(profile_s=times, cores=cores, available_cores=2), console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert text.index("search") < text.index("import")  # 8 s before 4 s
-    assert text.index("building") < text.index("features")
-    assert "75.0%" in text and "40.0%" in text
+    rows = {line.split()[1]: line.split()[2:] for line in text.splitlines() if line[:4] in ("  1 ", "  2 ")}
+    # Wall time, this process, searching, measuring, idle: the last four are two cores' wall time.
+    assert rows == {
+        "import": ["4.0", "4.0", "0.0", "0.0", "4.0"],
+        "search": ["8.0", "0.5", "7.5", "5.0", "3.0"],
+    }
+    assert text.index("building") < text.index("features") and "75.0%" in text
 
 
 def test_printing_imports_no_plots() -> None:
