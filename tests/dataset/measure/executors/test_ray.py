@@ -121,4 +121,8 @@ def test_an_address_without_a_cluster_is_an_error_within_seconds(address, messag
 def _children(pid: int) -> list[int]:
     import psutil
 
-    return [child.pid for child in psutil.Process(pid).children() if "measure.worker" in child.cmdline()[2]]
+    return [
+        child.pid
+        for child in psutil.Process(pid).children()
+        if "foretune.dataset.measure.worker.main" in child.cmdline()
+    ]
