@@ -122,4 +122,4 @@ def _children(pid: int) -> list[int]:
     import psutil
 
     children = psutil.Process(pid).children(recursive=True)
-    return [child.pid for child in children if any("measure.worker" in word for word in child.cmdline())]
+    return [child.pid for child in children if "foretune.dataset.measure.worker.main" in child.cmdline()]
