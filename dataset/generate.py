@@ -31,7 +31,7 @@ from .generation.generation import Generation
 from .generation.network_tasks import tasks_of_networks
 from .generation.progress import GenerateProgress
 from .generation.runs import store_run
-from .generation.samplers import make_samplers
+from .generation.samplers import Samplers, make_samplers
 from .generation.summary import GenerateSummary, print_summary
 from .generation.testbed import Testbed, check_measurement
 from .generation.throughput import GenerationClock
@@ -84,9 +84,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
             target_to_json(target),
             enough=config.records_per_task,
         )
-        samplers_text = counted(crew.samplers, "process that proposes", "processes that propose")
-        with console.status(f"starting {samplers_text} programs"):
-            samplers.wait_ready()
+        _wait_for(samplers, crew.samplers, console)
         use = CoreUse(lambda: {**executor.stage_pids, "sampling": samplers.pids})
         progress = GenerateProgress(
             console,
@@ -110,6 +108,13 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
     summary.seconds = time.monotonic() - started
     print_summary(summary, config.dataset, console)
     return summary
+
+
+def _wait_for(samplers: Samplers, count: int, console: Console) -> None:
+    """Wait for the processes of the samplers to start."""
+    processes = counted(count, "process that proposes", "processes that propose")
+    with console.status(f"starting {processes} programs"):
+        samplers.wait_ready()
 
 
 def _testbed(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ...compiler.networks import Network, load_network, recast_operators
+from tvm.target import Target
+
+from ...compiler.networks import LoweredNetwork, Network, load_network, recast_operators
 from ...compiler.networks.low_precision.integer_products import float_products
 from ...compiler.networks.low_precision.quantisation import is_quantised, quantised
 from ...compiler.networks.size import activation_bytes, weight_bytes
@@ -13,6 +15,7 @@ from ...compiler.types import INT8, WIDE
 from ...errors import UserError
 from ...terminal import say
 from ..anytime.library import AnytimeLibrary, Subject, open_tasks
+from ..deploy.original import Original
 from ..deploy.trial import Trial, Tuned
 from ..search.alternatives import take
 from .config import TuneConfig
@@ -40,15 +43,7 @@ class NetworkRun(TuningRun):
                 self.watch.stage("network to tasks"),
                 self.console.status(f"turning {config.network} into tasks"),
             ):
-                network = self._loaded()
-                weights = weight_bytes(network)
-                check_memory(config, network.name, weights)
-                original = original_of(network, config, self.work)
-                # The dry run of a set's network was before the search.
-                lowered = lowered_for(
-                    network, opened.target, config, self.work, original if self.searches else None
-                )
-            check_memory(config, network.name, weights, activation_bytes(lowered.relax_mod))
+                network, original, lowered = self._lowered(opened.target)
             joined = self.joined_calls(lowered.relax_mod, opened.target)
             templates = self.gpu_templates(lowered.tasks, opened, joined)
             trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
@@ -94,6 +89,20 @@ class NetworkRun(TuningRun):
                 f"network={config.network}: after tuning, {original.describe(check)}; {kept}: {remedy}"
             )
         return result
+
+    def _lowered(self, target: Target) -> tuple[Network, Original, LoweredNetwork]:
+        """The network, the original that its outputs are compared with, and its tasks.
+
+        Raises MemoryLimitError if there is no room for the run.
+        """
+        config, network = self.config, self._loaded()
+        weights = weight_bytes(network)
+        check_memory(config, network.name, weights)
+        original = original_of(network, config, self.work)
+        # The dry run of a set's network was before the search.
+        lowered = lowered_for(network, target, config, self.work, original if self.searches else None)
+        check_memory(config, network.name, weights, activation_bytes(lowered.relax_mod))
+        return network, original, lowered
 
     def _loaded(self) -> Network:
         """Loads the network, with its quantised form next to the report for int8."""
