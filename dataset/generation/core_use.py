@@ -20,10 +20,13 @@ class CoreUse:
     """CPU seconds by stage since the creation of the object; child processes of a stage count with it.
 
     `pids` returns the current processes of each stage. Replaced processes keep their count from the last
-    `update`.
+    `update`. Child processes of the stages in `alone` are other stages, which count themselves.
     """
 
-    def __init__(self, pids: Callable[[], Mapping[str, Collection[int]]]) -> None:
+    def __init__(
+        self, pids: Callable[[], Mapping[str, Collection[int]]], alone: Collection[str] = ()
+    ) -> None:
+        self._alone = {OTHER, *alone}
         self.cores = available_cores()
         self._pids = pids
         self._lock = threading.Lock()
@@ -42,7 +45,8 @@ class CoreUse:
             self._stage_of |= {os.getpid(): OTHER, **stages}
             for pid in [os.getpid(), *stages]:
                 with contextlib.suppress(psutil.Error):  # it may just have ended
-                    self._used[pid] = max(self._used.get(pid, 0.0), _cpu_seconds(pid))
+                    seconds = _cpu_seconds(pid, alone=self._stage_of[pid] in self._alone)
+                    self._used[pid] = max(self._used.get(pid, 0.0), seconds)
             self._updated = time.monotonic()
 
     @property
@@ -68,11 +72,8 @@ class CoreUse:
         return {**used, IDLE: max(0.0, 1.0 - sum(used.values()))}
 
 
-def _cpu_seconds(pid: int) -> float:
-    """CPU seconds of a process and of those of its children that ended and were waited for.
-
-    The children of this process are other stages, which count themselves.
-    """
+def _cpu_seconds(pid: int, *, alone: bool) -> float:
+    """CPU seconds of a process and, unless `alone`, of its children that ended and were waited for."""
     times = psutil.Process(pid).cpu_times()
     own = times.user + times.system
-    return own if pid == os.getpid() else own + times.children_user + times.children_system
+    return own if alone else own + times.children_user + times.children_system

@@ -48,7 +48,7 @@ def cores_plot(result: TuneResult) -> Plot | None:
                 axes.text(*at, str(numbers[stage]), color=INK, ha="center", va="center")
         axes.set_xlabel("seconds since the start")
         axes.set_ylabel("busy cores")
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(parts), borderaxespad=0)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0)
         return Plot("Cores over time", caption, (fragment(figure, "cores", caption),))
 
 

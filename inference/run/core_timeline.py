@@ -13,9 +13,9 @@ import psutil
 from ...dataset.generation.core_use import OTHER, CoreUse
 from .profiling import StageClock
 
-THIS, STARTING, ENGINES = "this process", "starting processes", "engines"
-"""Parts of a run. Starting processes import modules for others. `Workforce.pids` names the other parts:
-searching, and the stages of the executor."""
+THIS, STARTING, ENGINES = "main", "starting", "engines"
+"""Parts of a run. The processes that are starting import modules for the others. `Workforce.pids` names the
+other parts: searching, and the stages of the executor."""
 
 STEP_S = 0.5
 """Seconds between two samples. A sample costs less than a millisecond."""
@@ -70,7 +70,7 @@ class CoreTimeline:
         return self.samples
 
     def _sample(self) -> None:
-        use = CoreUse(self._all_pids)
+        use = CoreUse(self._all_pids, alone=[STARTING])
         before: dict[str, float] = {}
         over = False
         while not over:
