@@ -28,6 +28,8 @@ class Round:
     """Whether the task reuses other tasks. A later round of a child may name no programs."""
     to_be_continued: bool = False
     """Whether the task stays unfinished after this round, regardless of its number of rounds."""
+    templates_alone: bool = False
+    """Whether the round does not search if the task has templates."""
     like: TaskSearch | None = None
     """Alternative with the same loops whose templates were measured, for the first round of an alternative;
     else None."""

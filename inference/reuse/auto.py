@@ -102,7 +102,8 @@ class AutoRules(ReuseRules):
         starts = self._starts(0 if instead else STARTS)
         rounds = auto.depthwise_rounds if task.operator == "depthwise_conv2d" else 1
         heavy = ChildBudget(auto.programs, starts, max(rounds, self._config.rounds))
-        return replace(heavy, rounds=rounds, small_programs=auto.small_programs, heavy=heavy)
+        light = replace(heavy, rounds=rounds, small_programs=auto.small_programs, heavy=heavy)
+        return replace(light, templates_alone=auto.templates_alone)
 
     def earlier_child(self, task: Task, parent: Task) -> ChildBudget | None:
         """See ReuseRules: limits of a task that an earlier run tuned at another size."""

@@ -24,6 +24,7 @@ class AutoConfig:
     resized_programs: int = 2
     starts: int | None = None
     depthwise_rounds: int = 1
+    templates_alone: bool = False
     heavy_share: float = 0.1
 
     def __post_init__(self) -> None:
@@ -31,7 +32,7 @@ class AutoConfig:
             raise OneShotConfigError(
                 f"search.auto.heavy_share={self.heavy_share}: must be over 0 and at most 1, which no task has"
             )
-        counts = [field.name for field in fields(self) if field.name != "heavy_share"]
+        counts = [field.name for field in fields(self) if field.type in ("int", "int | None")]
         least = {name: 0 if name == "starts" else 1 for name in counts}
         check_least(self, least, OneShotConfigError, prefix="search.auto.")
 

@@ -161,6 +161,7 @@ class ReusePlanner(TaskPlanner):
             programs_of[0].task if programs_of else parent.task,
             is_child=True,
             to_be_continued=left is not None and left > budget.measured,
+            templates_alone=child.templates_alone,
         )
 
     def _starts_of(

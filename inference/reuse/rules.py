@@ -30,6 +30,8 @@ class ChildBudget:
     """Whether the child also searches. Without a search, it tries further adapted programs until one runs."""
     beside: int = 0
     """Candidates of start sources, such as templates, that a child without a search measures in addition."""
+    templates_alone: bool = False
+    """Whether a task with templates measures only these."""
     small_programs: int | None = None
     """Replaces `programs` for a task with a small share; None keeps `programs`."""
     heavy: ChildBudget | None = None

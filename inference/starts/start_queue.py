@@ -57,6 +57,9 @@ class StartQueue:
                 follows=None,
                 is_child=False,
             )
+        if given and planned.templates_alone and planned.budget.search:
+            measured = min(len(given), planned.budget.measured)
+            planned = replace(planned, budget=replace(planned.budget, measured=measured, search=False))
         room = planned.budget.measured
         # A search also has programs of its own to measure.
         most = math.ceil(_GIVEN * room) if planned.budget.search else max(0, room - len(planned.starts))
