@@ -39,19 +39,18 @@ lint: $(INSTALLED) ## Check style, format and types
 figures: $(INSTALLED) ## Write the tables of README.md and docs/ from benchmarks/results
 	$(BIN)/python -m benchmarks.figures
 
-# torch goes first and is then held, so that no other package can replace the build chosen here. Python compiles modules
-# when they are first imported, which is a fraction of what pip would compile.
+# torch goes first and is then held, so that no other package can replace the build chosen here.
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	@if [ "$$(uname -s)" != Linux ] || nvidia-smi -L >/dev/null 2>&1; then \
-	    $(PIP) install --no-compile "$(TORCH)"; \
+	    $(PIP) install "$(TORCH)"; \
 	else \
-	    $(PIP) install --no-compile "$(CPU_TORCH)" || { \
+	    $(PIP) install "$(CPU_TORCH)" || { \
 	        echo "The package index has no CPU build of torch; taking it from $(CPU_INDEX)"; \
-	        $(PIP) install --no-compile --index-url $(CPU_INDEX) "$(CPU_TORCH)"; \
+	        $(PIP) install --index-url $(CPU_INDEX) "$(CPU_TORCH)"; \
 	    }; \
 	fi
 	@$(BIN)/python -c "from importlib.metadata import version; print('torch==' + version('torch'))" \
 	    > $(VENV)/torch-constraint.txt
-	$(PIP) install --no-compile --constraint $(VENV)/torch-constraint.txt --editable ".[networks,onnx,rivals,xgboost,ray,rpc,test,lint]"
+	$(PIP) install --constraint $(VENV)/torch-constraint.txt --editable ".[networks,onnx,rivals,xgboost,ray,rpc,test,lint]"
 	@touch $@
