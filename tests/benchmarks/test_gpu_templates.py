@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -93,9 +94,14 @@ def test_all_tilings_of_a_problem_are_timed(monkeypatch):
 
 def test_the_network_is_tuned_in_bfloat16_beside_pytorch(monkeypatch, tmp_path):
     asked = []
-    monkeypatch.setattr(subject.subprocess, "run", lambda command, **_: asked.append(command))
+
+    def started(command, **_):
+        asked.append(command)
+        return nullcontext(SimpleNamespace(wait=lambda: 0))
+
+    monkeypatch.setattr(subject, "start_tied", started)
     subject.tune_and_time("bert_base", 90.0, tmp_path)
-    ((_, _, module, *words),) = asked
+    ((_, module, *words),) = asked
     assert module == "benchmarks.rivals"
     parsed = rivals.arguments_of(words)
     assert (parsed.networks, parsed.target, parsed.variant) == (["bert_base"], "cuda", "cuda-bfloat16")

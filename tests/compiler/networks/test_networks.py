@@ -424,7 +424,7 @@ def test_an_onnx_file_that_does_not_run_is_named(tmp_path: Path, monkeypatch: py
 
 def test_an_onnx_file_takes_as_many_inputs_as_it_has(tmp_path: Path) -> None:
     path = onnx_file(tmp_path / "tiny.onnx", 1)
-    with pytest.raises(BadInputShapeError, match="has 2 specifications, and the file takes 1 inputs: x"):
+    with pytest.raises(BadInputShapeError, match="has 2 specifications, and the file takes 1 input: x"):
         load_network(str(path), inputs=[[1, 2, 4, 4], [1, 2, 4, 4]])
 
 
