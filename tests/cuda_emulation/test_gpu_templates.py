@@ -174,7 +174,7 @@ def test_the_fastest_template_takes_the_place_of_a_slower_schedule(tmp_path) -> 
         assert known.measure(known.due(tasks), executor, compile_=two_templates) == 0
         placed, told = known.placed(mod, results)
         assert [result.tuned_latency_s for result in told] == [2e-6, 4e-6]
-        assert told[0].template == "product in blocks of 32x16x16, 1 warps, 2 stages"
+        assert told[0].template == "product in blocks of 32x16x16, 1 warp, 2 stages"
         assert told[1].template == ""
         assert sum(map(launches_template, placed.functions.values())) == 1
         assert not any(map(launches_template, mod.functions.values()))
