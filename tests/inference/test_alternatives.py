@@ -129,12 +129,12 @@ def test_what_the_network_does_without_may_lack_a_schedule(tmp_path: Path) -> No
     convolutions = [task for task in tasks if task.operator == "conv2d"]
     without = dict.fromkeys(convolutions[1:], 1e-3)
     database = fill(tmp_path / "alternative", {**without, body.offer.tasks[0]: 1e-3})
-    needed = needed_tasks(convolutions, offers, database.latency_of)
+    needed = needed_tasks(convolutions, offers, database.network_latency_s)
     assert [task.name for task in needed] == [task.name for task in (*convolutions[1:], *body.offer.tasks)]
     database.require(needed)
     database = fill(tmp_path / "neither", without)
     with pytest.raises(MissingScheduleError, match=convolutions[0].name):
-        database.require(needed_tasks(convolutions, offers, database.latency_of))
+        database.require(needed_tasks(convolutions, offers, database.network_latency_s))
 
 
 def test_inspect_and_bundles_know_the_alternatives(tmp_path: Path) -> None:

@@ -38,11 +38,13 @@ def test_a_schedule_of_an_earlier_run_is_taken_where_it_is_faster(
     class EarlierDatabase(TuningDatabase):
         """Database in which an earlier run measured a schedule at `known_s` seconds."""
 
-        def __init__(self, root: Path, target: tvm.target.Target, hardware: Hardware) -> None:
-            super().__init__(root, target, hardware)
+        def __init__(
+            self, root: Path, target: tvm.target.Target, hardware: Hardware, *, read_only: bool = False
+        ) -> None:
+            super().__init__(root, target, hardware, read_only=read_only)
             tasks = extract_tasks(to_relax(load_network(**as_loaded()), target), target, "linear")
             add_schedules(ms.database.JSONDatabase(work_dir=str(self.folder)), tasks, target, known_s)
-            super().__init__(root, target, hardware)
+            super().__init__(root, target, hardware, read_only=read_only)
 
     compiled: list[CompiledNetwork] = []
 
