@@ -107,11 +107,11 @@ class WorkerPool:
 
     @property
     def worker_pids(self) -> list[int]:
-        return existing_pids(self._workers)
+        return [worker.process.pid for worker in self._workers]
 
     @property
     def stage_pids(self) -> dict[str, list[int]]:
-        return {"measuring": self.worker_pids}
+        return {"measuring": existing_pids(self._workers)}
 
     def hardware(self) -> Hardware:
         """Description of this machine's CPU as used by programs of the target."""
