@@ -14,10 +14,9 @@ from foretune.dataset.hardware.target_hardware import target_hardware
 from foretune.dataset.records.database_lines import RECORD_FILE
 from foretune.files import CannotWriteError
 from foretune.inference.database.tuning_database import MissingScheduleError, TuningDatabase
-from foretune.inference.run import memory
+from foretune.inference.run import memory, network_run
 from foretune.inference.run.config import TuneConfig
 from foretune.inference.run.memory import MemoryLimitError
-from foretune.inference.run.network_run import NetworkRun
 from foretune.inference.run.result import TuneResult
 from foretune.inference.search.checkpoint_fit import CheckpointFitError
 from foretune.inference.search.config import OneShotConfig
@@ -205,13 +204,13 @@ def test_a_disk_that_fills_up_before_the_report_keeps_the_earlier_report_and_the
     for name in ("report.json", "report.html"):
         (filled.folder / name).write_text("an earlier report")
     before, schedules = content(filled.folder), content(filled.database)
-    report = NetworkRun.report
+    report = network_run.reported
 
-    def full(run: NetworkRun, *arguments: Any) -> TuneResult:
+    def full(*arguments: Any) -> TuneResult:
         refuse_writing(monkeypatch, filled.folder, FULL)
-        return report(run, *arguments)
+        return report(*arguments)
 
-    monkeypatch.setattr(NetworkRun, "report", full)
+    monkeypatch.setattr(network_run, "reported", full)
     kept = f"what was measured is kept in {filled.database}"
     with pytest.raises(
         CannotWriteError, match=rf"report\.json: cannot be written \(No space left.*; {kept}$"
