@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -118,6 +119,20 @@ def own_folder(guard: CheckoutGuard, tmp_path: Path, monkeypatch: pytest.MonkeyP
     yield
     touched, guard.seen = guard.seen, []
     assert not touched
+
+
+@pytest.fixture
+def terminal_signals() -> Iterator[None]:
+    """Lets this process and its children hear signals that nohup, or the background of a shell, ignores."""
+    numbers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: None, signal.SIGHUP: None}
+    before = {
+        number: signal.signal(number, handler or signal.SIG_DFL)
+        for number, handler in numbers.items()
+        if signal.getsignal(number) is signal.SIG_IGN
+    }
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

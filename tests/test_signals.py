@@ -12,6 +12,8 @@ import pytest
 from foretune.compiler.host.interruption import interrupts_recorded
 from foretune.signals import Interrupted, signals_interrupt
 
+pytestmark = pytest.mark.usefixtures("terminal_signals")
+
 COMMAND = """
 import signal, sys, time
 from foretune.errors import exits_cleanly
@@ -25,12 +27,6 @@ with signals_interrupt(), exits_cleanly():
 """
 
 
-def as_in_a_terminal() -> None:
-    """Restores the signals that tests in the background of a shell, or after nohup, ignore and pass on."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
@@ -40,7 +36,6 @@ def test_a_signal_ends_a_command_as_ctrl_c_does(number, status):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=as_in_a_terminal,
     )
     assert process.stdout is not None and process.stdout.readline() == "begun\n"
     process.send_signal(number)
@@ -55,9 +50,7 @@ def test_a_terminal_that_closes_costs_nothing_that_is_kept(tmp_path):
         'print("kept", flush=True)', f"print('kept', flush=True); open({str(kept)!r}, 'w')"
     )
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=theirs, stderr=theirs, preexec_fn=as_in_a_terminal
-    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=theirs, stderr=theirs)
     os.close(theirs)
     assert os.read(ours, 100).startswith(b"begun")
     os.close(ours)
@@ -68,7 +61,6 @@ def test_a_terminal_that_closes_costs_nothing_that_is_kept(tmp_path):
 
 def test_a_second_signal_does_not_disturb_the_end():
     ended = []
-    before = [signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)]
     with pytest.raises(Interrupted) as first, signals_interrupt():
         try:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -77,8 +69,6 @@ def test_a_second_signal_does_not_disturb_the_end():
             ended.append("kept")
     assert ended == ["kept"] and first.value.number == signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    for number, handler in zip((signal.SIGTERM, signal.SIGHUP), before, strict=True):
-        signal.signal(number, handler)
 
 
 def test_an_ignored_signal_stays_ignored():

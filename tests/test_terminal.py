@@ -155,7 +155,7 @@ def test_a_terminal_without_unicode_gets_a_plain_spinner() -> None:
     assert child.returncode == 0 and b"working" in text and b"\\u28" not in text
 
 
-@pytest.mark.parametrize("more", ["print('y' * 200_000)", "say(console, 'y' * 200_000)"])
+@pytest.mark.parametrize("more", ["print('y' * 2_000_000)", "say(console, 'y' * 2_000_000)"])
 def test_a_lost_reader_ends_the_command_quietly(more: str) -> None:
     words = [sys.executable, "-c", SCRIPT.format(more=more)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:

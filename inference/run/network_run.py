@@ -34,7 +34,7 @@ class OutputMismatchError(UserError, RuntimeError):
 class NetworkRun(TuningRun):
     """Run of one network."""
 
-    def run(self) -> TuneResult:
+    def _run(self) -> TuneResult:
         """Tunes, compiles, checks and times the network, and writes the report. Raises UserError."""
         config = self.config
         comparison_runs = load_comparison_runs(config.report.beside)

@@ -37,7 +37,7 @@ class SetRun(TuningRun):
     networks may not fit into memory at once. Each gets a report in a folder of its name.
     """
 
-    def run(self) -> TuneResult:
+    def _run(self) -> TuneResult:
         """Tunes the set and writes the reports; failed networks do not stop the others and are named last."""
         config = self.config
         with self.opened() as opened:

@@ -81,9 +81,17 @@ class TuningRun(ABC):
         """Whether the run searches nothing, and leaves the database as it is."""
         return self.config.require_database or not self.searches
 
-    @abstractmethod
     def run(self) -> TuneResult:
         """Tunes and writes the report. Raises UserError."""
+        try:
+            return self._run()
+        finally:
+            self.timeline.stop()
+            self.memory.stop()
+
+    @abstractmethod
+    def _run(self) -> TuneResult:
+        """See `run`."""
 
     def elapsed_s(self) -> float:
         return time.time() - self.started

@@ -19,6 +19,8 @@ from support.locks import held_by_another_process
 from support.synthetic import dataset
 from support.training import settings
 
+pytestmark = pytest.mark.usefixtures("terminal_signals")
+
 SHORT = (
     "model=mlp",
     "model.arguments.width=8",
