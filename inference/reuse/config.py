@@ -24,7 +24,7 @@ class AutoConfig:
     resized_programs: int = 2
     starts: int | None = None
     depthwise_rounds: int = 1
-    templates_alone: bool = False
+    templates_alone: bool = True
     heavy_share: float = 0.1
 
     def __post_init__(self) -> None:
