@@ -117,6 +117,25 @@ TO_LIBRARY = ("network to tasks", "search and measure", "end of the processes", 
 """Stages from the imports to a library. A run without measurements links in its export, others copy."""
 
 
+def to_library(result: Result) -> Iterator[dict[str, Any]]:
+    """Runs of an earlier checkout and of the measured one: seconds, and ratios of this one to the earlier."""
+    for network, of in result.values["networks"].items():
+        for run in of["runs"]:
+            now, before, timed = run["now"], run["before"], run["side_by_side_s"]
+            yield {
+                "network": network,
+                "tasks": now["tasks"],
+                "seed": now["seed"],
+                "before_s": before["library_s"],
+                "now_s": now["library_s"],
+                "library": now["library_s"] / before["library_s"],
+                "total": now["total_s"] / before["total_s"],
+                "programs": now["measured"] / before["measured"],
+                "latency": timed["now"] / timed["before"],
+                "before": f"`{result.values['before'][:7]}`",
+            }
+
+
 def unmeasured(result: Result) -> Iterator[dict[str, Any]]:
     """Seconds until a network is linked, and the share of the default's speed, by search."""
     for network, of in result.values["networks"].items():
