@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -47,15 +48,30 @@ def _machine_room() -> Iterator[int]:
             yield int(value.split()[0]) * 1024
 
 
-def _group_rooms(pid: int | str) -> Iterator[int]:
-    """Bytes that the control groups of a process leave, from its own to the topmost."""
+class MemoryGroup(NamedTuple):
+    """Control group that limits the memory of a process."""
+
+    root: Path
+    """Folder of the topmost group. A container may see its own group here, and the path of the host below."""
+    own: Path
+    """Folder of the group."""
+    unified: bool
+    """Whether this is version 2 of control groups."""
+
+
+def memory_groups(pid: int | str = "self") -> Iterator[MemoryGroup]:
+    """Control groups of a process that limit memory; none if the system does not tell."""
     for line in _read(_PROC / str(pid) / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        root = _CGROUPS / "memory" if controllers else _CGROUPS
-        # A container may see its own group as the root, and the path of the host in the list.
-        for folder in (own := root / path.lstrip("/"), *own.parents):
+        if not controllers or "memory" in controllers.split(","):
+            root = _CGROUPS / "memory" if controllers else _CGROUPS
+            yield MemoryGroup(root, root / path.lstrip("/"), not controllers)
+
+
+def _group_rooms(pid: int | str) -> Iterator[int]:
+    """Bytes that the control groups of a process leave, from its own to the topmost."""
+    for root, own, _ in memory_groups(pid):
+        for folder in (own, *own.parents):
             if folder.is_relative_to(root) and (room := _room(folder)) is not None:
                 yield room
 

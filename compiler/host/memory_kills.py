@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_ROOT = Path("/sys/fs/cgroup")
-_GROUPS = Path("/proc/self/cgroup")
+from .memory import memory_groups
+
 _MACHINE = Path("/proc/vmstat")
 _KILLS = "oom_kill"
 """Name of the count in the files of the kernel, which have a name and a number in each line."""
@@ -29,18 +29,10 @@ def out_of_memory_kills() -> int | None:
 
 def _files_of_group() -> list[Path]:
     """Files with the count of this process's control group, for both versions of control groups."""
-    try:
-        lines = _GROUPS.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
     found = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            found += [_ROOT / path.lstrip("/") / "memory.events", _ROOT / "memory.events"]
-        elif "memory" in controllers.split(","):
-            group = _ROOT / "memory"
-            found += [group / path.lstrip("/") / "memory.oom_control", group / "memory.oom_control"]
+    for root, own, unified in memory_groups():
+        name = "memory.events" if unified else "memory.oom_control"
+        found += [own / name, root / name]
     return list(dict.fromkeys(found))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from foretune.compiler.host import memory_kills
+from foretune.compiler.host import memory, memory_kills
 from foretune.compiler.host.memory_kills import out_of_memory_kills, tells_of_no_memory
 
 
@@ -12,10 +12,12 @@ from foretune.compiler.host.memory_kills import out_of_memory_kills, tells_of_no
     [("0::/mine\n", "mine/memory.events"), ("4:memory:/mine\n", "memory/mine/memory.oom_control")],
 )
 def test_kills_are_counted_in_the_group_and_on_the_machine(tmp_path, monkeypatch, groups, file):
-    for name, path in (("_GROUPS", "cgroup"), ("_MACHINE", "vmstat"), ("_ROOT", ".")):
-        monkeypatch.setattr(memory_kills, name, tmp_path / path)
+    monkeypatch.setattr(memory_kills, "_MACHINE", tmp_path / "vmstat")
+    monkeypatch.setattr(memory, "_PROC", tmp_path / "proc")
+    monkeypatch.setattr(memory, "_CGROUPS", tmp_path)
     assert out_of_memory_kills() is None
-    (tmp_path / "cgroup").write_text(groups)
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "proc" / "self" / "cgroup").write_text(groups)
     (tmp_path / "vmstat").write_text("nr_free_pages 12\noom_kill 2\n")
     assert out_of_memory_kills() == 2
     (tmp_path / file).parent.mkdir(parents=True)
