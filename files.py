@@ -25,7 +25,7 @@ class CannotWriteError(UserError, OSError):
 
     @property
     def reason(self) -> str:
-        """What the system said."""
+        """Reason that the system gave."""
         return str(self.__cause__.strerror) if isinstance(self.__cause__, OSError) else ""
 
 

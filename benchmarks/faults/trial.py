@@ -168,7 +168,7 @@ def _is_complete(fault: Fault, folder: Path, errors: str) -> bool:
 
 
 def _message(errors: str) -> str:
-    """What a command says about its end: the line of an error or interruption, or the last line."""
+    """Line of a command about its end: that of an error or interruption, or the last one."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     told = [line for line in lines if line.startswith(("error: ", "interrupted"))]
     if not told and _TRACEBACK in errors:

@@ -123,7 +123,7 @@ class ForkedProcess:
 
 
 class _Shared(NamedTuple):
-    """What the processes of a server share."""
+    """Module, environment and imports that the processes of a server share."""
 
     module: str
     without: str

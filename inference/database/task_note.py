@@ -1,4 +1,4 @@
-"""What the notes of a tuning database say about one task, in the form that bundles carry.
+"""Notes of a tuning database about one task, in the form that bundles carry.
 
 This module does not import TVM, so that a bundle can be shown in an instant.
 """

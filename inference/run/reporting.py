@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from ...compiler.tvm_compat import available_cores
 from ...terminal import say
-from .closing import megabytes, next_steps
+from ..database.predicted_schedules import PredictedSchedules
+from ..deploy.compile import how_to_run
 from .opened import Opened
 from .result import TuneResult
 from .tuning_run import TuningRun
@@ -22,19 +25,33 @@ def reported(run: TuningRun, result: TuneResult, opened: Opened) -> TuneResult:
         from ..report.write import write_report
 
         drawn = drawn_early(result)
+    peak_bytes = run.memory.stop()
     result = replace(
         result,
         total_s=run.elapsed_s(),
         stage_s=run.watch.seconds,
         cores=run.timeline.stop(),
         available_cores=available_cores(),
-        peak_mb=megabytes(run.memory.stop()),
+        peak_mb=None if peak_bytes is None else peak_bytes / 1e6,
     )
     print_report(result, console)
     if config.profile:
         print_profile(result, console)
     for path in write_report(result, config.folder, drawn):
         say(console, f"wrote {path}")
-    for line in next_steps(result, config.export, opened, run.predicted):
+    for line in _next_steps(result, config.export, opened, run.predicted):
         say(console, line)
     return result
+
+
+def _next_steps(
+    result: TuneResult, export: Path | None, opened: Opened, predicted: PredictedSchedules | None
+) -> Iterator[str]:
+    """Lines about the use of the exported library and of the schedules."""
+    if export is not None and not result.networks and result.outputs_match is not False:
+        yield from how_to_run(export, opened.target)
+    folders = {"schedules": opened.database.folder}
+    if predicted is not None:
+        folders["predicted schedules, not measured,"] = predicted.folder
+    for what, folder in folders.items() if not result.simulated else ():
+        yield f"{what} for stock TVM: ms.database.JSONDatabase(work_dir={str(folder)!r})"

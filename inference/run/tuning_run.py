@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +45,6 @@ from ..starts.configured import asked_starts
 from ..surrogate.memory import SurrogateMemory
 from ..workers.searchers import alone_on, hold_back
 from ..workers.workforce import Workforce
-from .closing import noted_untuned_s
 from .config import TuneConfig
 from .conversion import REFERENCE
 from .core_timeline import CoreTimeline
@@ -250,7 +250,8 @@ class TuningRun(ABC):
             try:
                 with self.watch.stage("search and measure"):
                     # If all schedules must exist already, only the network runs.
-                    untuned_s = None if searches else [noted_untuned_s(task, database) for task in tasks]
+                    noted_s = [database.notes.untuned_s(task) for task in tasks]
+                    untuned_s = None if searches else [math.inf if s is None else s for s in noted_s]
                     results = tuner.tune(tasks, untuned_s, offers)
                     if searches and not self._anything_due(tasks, database, reuse, offers=offers):
                         database.notes.note_nothing_left(self.config.task_settings)

@@ -1,4 +1,4 @@
-"""What a dataset of a GPU holds is counted, and generation that is stopped says that it did not end."""
+"""Counts of the records of a GPU's dataset, and generation that is stopped and says that it did not end."""
 
 from __future__ import annotations
 
