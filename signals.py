@@ -63,6 +63,23 @@ def signals_interrupt() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
+@contextmanager
+def keeps_handlers() -> Iterator[None]:
+    """Takes back the handlers of ENDING that a library registers inside the block, as Ray does for SIGTERM.
+
+    Does nothing outside of the main thread, where none can be registered.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def silence_lost_streams() -> None:
     """Discards the further output to a closed pipe or terminal, which would raise errors."""
     with suppress(OSError):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from foretune.errors import FULL_ERROR
+from foretune.signals import ENDING
 from hypothesis import settings
 from support.checkout_guard import CheckoutGuard
 from support.cuda_emulation import EmulatedGpu, unavailable_reason
@@ -133,6 +134,14 @@ def terminal_signals() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
+def signal_handlers_stay() -> Iterator[None]:
+    """A handler that a test leaves behind would change how the later ones end."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    yield
+    assert {number: signal.getsignal(number) for number in ENDING} == before
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator
 
@@ -24,7 +23,7 @@ from support.emulated_devices import (
     measure_and_lose_a_device,
 )
 from support.programs import DoubledOnCuda, Tripled, checked
-from support.ray_home import ray_home
+from support.ray_cluster import ray_cluster
 
 DEVICES, PROGRAMS = 2, 6
 FAILURES = [None] * (PROGRAMS + 1) + [FailureKind.WRONG_OUTPUT]
@@ -71,27 +70,14 @@ def test_a_device_that_dies_loses_nothing(gpus, jobs, tmp_path):
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[None]:
     """A Ray cluster whose processes have two devices; what they load is noted in `tmp_path`."""
-    ray = pytest.importorskip("ray", reason="Ray is an extra")
+    pytest.importorskip("ray", reason="Ray is an extra")
     if reason := unavailable_reason():
         pytest.skip(reason)
-    # A socket's path must be short.
-    scratch = tempfile.TemporaryDirectory(prefix="r", ignore_cleanup_errors=True)
-    with scratch as folder, pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         for name, value in device_environment(tmp_path, DEVICES).items():
             patch.setenv(name, value)
-        patch.setenv("RAY_worker_niceness", "0")
-        patch.setenv("HOME", ray_home())  # Ray stores the token that its processes share there
-        ray.init(
-            num_cpus=DEVICES,
-            num_gpus=DEVICES,
-            include_dashboard=False,
-            log_to_driver=False,
-            object_store_memory=80 * 1024**2,
-            _node_ip_address="127.0.0.1",
-            _temp_dir=folder,
-        )
-        yield
-        ray.shutdown()
+        with ray_cluster(num_cpus=DEVICES, num_gpus=DEVICES):
+            yield
 
 
 def test_a_ray_cluster_gives_the_same_results_and_loses_nothing_with_a_device(cluster, jobs, tmp_path):

@@ -10,6 +10,7 @@ from collections import Counter
 import ray
 
 from ....compiler.tvm_compat import available_cores
+from ....signals import keeps_handlers
 from ..config import ExecutorConfigError
 
 # Ray itself retries an unreachable address for minutes.
@@ -23,21 +24,26 @@ def connect(address: str | None) -> None:
     os.environ.setdefault("RAY_worker_niceness", "0")
     _check_reachable(address)
     try:
-        if address is None:
-            ray.init(
-                num_cpus=available_cores(),
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.WARNING,
-                _node_ip_address="127.0.0.1",
-            )
-        else:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+        with keeps_handlers():
+            _join(address)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ExecutorConfigError(
             f"executor=ray executor.address={address}: {error}; start a cluster by `ray start --head`, or "
             "leave the address null to start one on this machine"
         ) from error
+
+
+def _join(address: str | None) -> None:
+    if address is None:
+        ray.init(
+            num_cpus=available_cores(),
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.WARNING,
+            _node_ip_address="127.0.0.1",
+        )
+    else:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
 
 
 def _check_reachable(address: str | None) -> None:

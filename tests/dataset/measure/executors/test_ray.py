@@ -3,7 +3,7 @@
 import os
 import signal
 import socket
-import tempfile
+import sys
 import threading
 import time
 
@@ -13,7 +13,7 @@ from foretune.dataset.hardware import cpu_name
 from foretune.dataset.measure import ExecutorConfig, ExecutorConfigError, MeasureConfig, make_executor
 from foretune.dataset.records.schema import FailureKind
 from support.programs import Aborts, Doubled, DoubledInTiles, Sleeps, Tripled, checked, job
-from support.ray_home import ray_home
+from support.ray_cluster import ray_cluster
 
 ray = pytest.importorskip("ray", reason="Ray is an extra")
 
@@ -25,21 +25,8 @@ MEASURE = MeasureConfig(build_timeout_s=60.0, run_timeout_s=4.0)
 
 @pytest.fixture(scope="module")
 def cluster():
-    # Ray puts its sockets into this folder, and a socket's path must be short.
-    scratch = tempfile.TemporaryDirectory(prefix="r", ignore_cleanup_errors=True)
-    with scratch as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_worker_niceness", "0")
-        patch.setenv("HOME", ray_home())  # Ray stores the token that its processes share there
-        ray.init(
-            num_cpus=1,
-            include_dashboard=False,
-            log_to_driver=False,
-            object_store_memory=80 * 1024**2,
-            _node_ip_address="127.0.0.1",
-            _temp_dir=folder,
-        )
+    with ray_cluster(num_cpus=1):
         yield
-        ray.shutdown()
 
 
 def test_candidates_are_measured_by_an_actor_and_survive_its_death(cluster, caplog):
@@ -99,6 +86,16 @@ def test_a_node_of_another_kind_is_left_out(cluster, caplog):
             time.sleep(0.1)
         assert executor._running() == [] and not executor.actor_pids
     assert f"has a {cpu_name()}, the first node a Example CPU; it is excluded" in caplog.text
+
+
+def test_joining_a_cluster_leaves_the_signals_alone(monkeypatch):
+    def heard_by_ray(**_):
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))
+
+    monkeypatch.setattr(ray, "init", heard_by_ray)
+    before = signal.getsignal(signal.SIGTERM)
+    connect(None)
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.parametrize(
