@@ -25,6 +25,7 @@ from tvm.tirx.compilation_pipeline import PIPELINE_MAP, register_tir_pipeline
 from ..operators.shared.tir import extents
 from ..tvm_compat import cpu_target
 from .fast_scheduling import bound_scheduling
+from .not_a_number import with_nan_kept
 from .prefetching import with_prefetches
 from .remainders import with_remainders_apart
 from .rounding import with_integer_rounding, with_native_rounding
@@ -42,8 +43,8 @@ def improve_code() -> None:
     Exponentials, hyperbolic tangents, error functions and roundings run in vectors (`vector_math`), templates
     prefetch their weights (`prefetching`), wide vectors are whole registers (`wide_vectors`), remainders have
     code of their own (`remainders`), instructions round to bfloat16 and to quantised values
-    (`rounding`), and sums stay in registers (`with_local_arrays`). Long code compiles
-    faster (`fast_scheduling`). Code without all this is correct, too.
+    (`rounding`), and sums stay in registers (`with_local_arrays`). Activations keep NaN (`not_a_number`).
+    Long code compiles faster (`fast_scheduling`). Code without all this is correct, too, but for NaN.
     """
     vectorise_math()
     bound_scheduling()
@@ -64,7 +65,10 @@ def _before_lowering(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRM
 
 @tvm.transform.module_pass(opt_level=0)
 def _after_lowering(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-    return _changed(mod, lambda func: with_local_arrays(with_integer_rounding(with_native_rounding(func))))
+    return _changed(
+        mod,
+        lambda func: with_local_arrays(with_nan_kept(with_integer_rounding(with_native_rounding(func)))),
+    )
 
 
 def _changed(mod: tvm.IRModule, change: Callable[[PrimFunc], PrimFunc]) -> tvm.IRModule:

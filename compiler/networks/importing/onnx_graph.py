@@ -3,10 +3,11 @@
 The steps, in this order:
 
 1. inputs get the shapes of the example inputs, and inputs with a given value become constants;
-2. operators that ONNX defines by others, and TVM lacks or gets wrong, are replaced by their definition;
-3. ONNX Runtime evaluates what depends on no input (its constant folding, without its fusions), so that shape
-   arithmetic and axes become constants, and conditions of `If` are decided;
-4. recurrent layers are expanded (`onnx_recurrent`).
+2. conditions are decided and loops unrolled (`control_flow`), as far as constants and shapes allow;
+3. operators that ONNX defines by others, and TVM lacks or gets wrong, are replaced by their definition;
+4. ONNX Runtime evaluates what depends on no input (its constant folding, without its fusions), so that shape
+   arithmetic and axes become constants; this comes before the replacements, too;
+5. recurrent layers are expanded (`onnx_recurrent`).
 
 ONNX Runtime's folding took 0.3 to 3 s for each of five files of public packages and onnxslim 4 to 9 s on the
 same busy machine; onnxsim crashed on all of them.
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from ....errors import UserError
 from ..known import require_extra
 from . import onnx_recurrent
+from .onnx_rewrites.control_flow import has_control_flow, without_control_flow
 from .onnx_rewrites.definitions import definitions
 from .onnx_rewrites.operators import REWRITES
 from .onnx_rewrites.rewriting import rewritten
@@ -140,21 +142,26 @@ def fix_shapes(model: Any, inputs: Sequence[NDArray[Any]], path: Path) -> None:
 
 
 def simplified(model: Any) -> Any:
-    """The model after steps 2 to 4 of this module; its inputs have fixed shapes."""
+    """The model after steps 2 to 5 of this module; its inputs have fixed shapes."""
     onnx = require_extra("onnx", "onnx", "network")
     model = _recent(model, LEAST_OPSET)
     model = _inlined(model)
     from .onnx_converters import known_operators  # imports TVM
 
     rewrites = {**definitions(known_operators()), **REWRITES}
-    once = folded(model)
-    # ONNX Runtime ends the process on some branches that it did not fold.
-    stays = once is model and any(node.op_type == "If" for node in model.graph.node)
-    model = rewritten(once, rewrites)
-    model = model if stays else folded(model)
+    model = _evaluated(without_control_flow(model))
+    model = rewritten(model, rewrites)
+    if has_control_flow(model):  # of operators that are defined by loops
+        model = rewritten(without_control_flow(_evaluated(model)), rewrites)
+    model = _evaluated(model)
     if any(node.op_type in onnx_recurrent.CELLS for node in model.graph.node):
         model = folded(_with_expanded_layers(model, onnx))
     return model
+
+
+def _evaluated(model: Any) -> Any:
+    """`folded`, unless a branch remains: the model is refused, and ONNX Runtime ends the process on some."""
+    return model if any(node.op_type == "If" for node in model.graph.node) else folded(model)
 
 
 def opset_of(model: Any) -> int:
@@ -170,7 +177,7 @@ def _part(name: str) -> Any:
 def _recent(model: Any, opset: int) -> Any:
     """The model in this opset or a later one, if ONNX's converter can do it."""
     version = opset_of(model)
-    if version >= opset:
+    if version >= opset or (version < 9 and has_control_flow(model)):  # it converts the first Scan wrongly
         return model
     try:
         return _part("version_converter").convert_version(model, opset)

@@ -74,7 +74,32 @@ def _is_nan(bb: relax.BlockBuilder, inputs: Sequence[Any], _: Mapping[str, Any])
     return bb.call_te(compute, x, primfunc_name_hint="isnan")
 
 
+_ELEMENTS = {
+    **{1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64"},
+    **{10: "float16", 11: "float64", 12: "uint32", 13: "uint64"},
+}
+"""Data types by their numbers in ONNX."""
+
+
+def _same_bits(
+    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> relax.Expr:
+    """The bits of each element as one of another type."""
+    dtype = _ELEMENTS[attributes["to"]]
+    x = inputs[0]
+    if str(x.ty.dtype) == "bool":
+        x = bb.normalize(relax.op.astype(x, "uint8"))
+
+    def compute(values: te.Tensor) -> te.Tensor:
+        return te.compute(
+            values.shape, lambda *at: tirx.reinterpret(dtype, values(*at)), name="bitcast", tag="elemwise"
+        )
+
+    return bb.call_te(compute, x, primfunc_name_hint="bitcast")
+
+
 CONVERTERS: Mapping[str, Converter] = {
+    "BitCast": _same_bits,
     "IsNaN": _is_nan,
     "Max": _binary(relax.op.maximum),
     "Min": _binary(relax.op.minimum),

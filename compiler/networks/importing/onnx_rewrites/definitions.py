@@ -18,6 +18,9 @@ ALWAYS = (
 WITH_FURTHER_OUTPUTS = ("LayerNormalization",)
 """Operators whose further outputs TVM's importer gets wrong."""
 
+OVER_SEVERAL_AXES = ("RMSNormalization",)
+"""Operators that TVM lowers over the last axis alone."""
+
 
 def definitions(known: Collection[str]) -> Mapping[str, Rewrite]:
     """Rewrites of all operators with a definition that an importer lacks or gets wrong.
@@ -31,13 +34,15 @@ def definitions(known: Collection[str]) -> Mapping[str, Rewrite]:
         for one in schemas
         if one.domain == "" and (one.has_function or one.has_context_dependent_function)
     }
-    chosen = (defined - set(known)) | set(ALWAYS) | set(WITH_FURTHER_OUTPUTS)
+    chosen = (defined - set(known)) | {*ALWAYS, *WITH_FURTHER_OUTPUTS, *OVER_SEVERAL_AXES}
     return dict.fromkeys(sorted(chosen - {"SequenceMap"}), by_definition)
 
 
 def by_definition(node: Node, g: Graph) -> Sequence[str] | None:
     """The nodes of an operator's definition."""
     if node.op in WITH_FURTHER_OUTPUTS and not (node.wants(1) or node.wants(2)):
+        return None
+    if node.op in OVER_SEVERAL_AXES and node.get("axis", -1) % node.rank(0) == node.rank(0) - 1:
         return None
     onnx = require_extra("onnx", "onnx", "network")
     function = _function(node, onnx)
@@ -77,16 +82,21 @@ def _function(node: Node, onnx: Any) -> Any:
 def _add(nodes: Any, names: dict[str, str], attributes: Mapping[str, Any], g: Graph) -> None:
     """Adds the nodes of a function under new names, with the attributes of the node that it defines."""
     for one in nodes:
-        copied = type(one)()
-        copied.CopyFrom(one)
-        outputs = []
-        for output in one.output:
-            names[output] = g.fresh() if output else ""
-            outputs.append(names[output])
-        _rename(copied, names, attributes)
-        del copied.output[:]
-        copied.output.extend(outputs)
-        g.nodes.append(copied)
+        outputs = {output: g.fresh() for output in one.output if output}
+        names.update({output: outputs.get(output, "") for output in one.output})
+        g.nodes.append(renamed(one, names, attributes))
+
+
+def renamed(node: Any, names: Mapping[str, str], attributes: Mapping[str, Any] | None = None) -> Any:
+    """A copy of a node with other names of its values, also in its graphs, and with values for attributes
+    that refer to those of a function."""
+    copied = type(node)()
+    copied.CopyFrom(node)
+    _rename(copied, names, attributes or {})
+    outputs = [names.get(output, output) for output in node.output]
+    del copied.output[:]
+    copied.output.extend(outputs)
+    return copied
 
 
 def _rename(node: Any, names: Mapping[str, str], attributes: Mapping[str, Any]) -> None:

@@ -107,11 +107,38 @@ def _swish(node: Node, g: Graph) -> Sequence[str]:
 def _power(node: Node, g: Graph) -> Sequence[str] | None:
     """The exponent in the data type of the base."""
     base, exponent = node.dtype(0), node.dtype(1)
+    if base.kind in "iu" and exponent.kind in "iu":  # exact up to 2 ** 53, as in PyTorch's and NumPy's tests
+        wide = g("Pow", g.cast(node.x(0), np.float64), g.cast(node.x(1), np.float64))
+        return [g.cast(wide, base)]
     if base == exponent:
         return None
     if base.kind == "f" or exponent.kind in "iu":
         return [g("Pow", node.x(0), g.cast(node.x(1), base))]
     return [g.cast(g("Pow", g.cast(node.x(0), exponent), node.x(1)), base)]
+
+
+def _remainder(node: Node, g: Graph) -> Sequence[str]:
+    """The remainder of floats with the sign of the divisor, from the one with the sign of the dividend."""
+    dtype, divisor = node.dtype(0), node.x(1)
+    zero = g.constant(0, dtype)
+    found = g("Mod", node.x(0), divisor, fmod=1)
+    other_side = g("Xor", g("Less", found, zero), g("Less", divisor, zero))
+    moves = g("And", other_side, g("Not", g("Equal", found, zero)))
+    return [g("Where", moves, g("Add", found, divisor), found)]
+
+
+def _modulo(node: Node, g: Graph) -> Sequence[str] | None:
+    if node.dtype(0).kind != "f":
+        return _by_integers(node, g)
+    return None if node.get("fmod", 0) else _remainder(node, g)
+
+
+def _prelu(node: Node, g: Graph) -> Sequence[str]:
+    """`PRelu` with slopes of any shape that broadcasts, or one for each channel."""
+    x, slope, zero = node.shape(0), node.x(1), g.constant(0, node.dtype(0))
+    if node.rank(1) == 1 and len(x) > 1 and node.shape(1)[0] not in (1, x[-1]):
+        slope = g.reshape(slope, [-1, *[1] * (len(x) - 2)])
+    return [g("Where", g("Less", node.x(0), zero), g("Mul", node.x(0), slope), node.x(0))]
 
 
 def _by_integers(node: Node, g: Graph) -> Sequence[str] | None:
@@ -146,6 +173,7 @@ ELEMENTWISE: Mapping[str, Callable[[Node, Graph], Sequence[str] | None]] = {
     "Swish": _swish,
     "Pow": _power,
     "Div": _by_integers,
-    "Mod": _by_integers,
+    "Mod": _modulo,
+    "PRelu": _prelu,
 }
 """Rewrites by operator."""

@@ -9,6 +9,7 @@ from .elementwise import ELEMENTWISE
 from .normalisation import NORMALISATION
 from .pools import POOLS
 from .products import PRODUCTS
+from .reductions import REDUCTIONS
 from .resizing import RESIZING
 from .rewriting import Rewrite
 from .shapes import SHAPES
@@ -19,6 +20,7 @@ REWRITES: Mapping[str, Rewrite] = {
     **NORMALISATION,
     **POOLS,
     **PRODUCTS,
+    **REDUCTIONS,
     **RESIZING,
     **SHAPES,
 }

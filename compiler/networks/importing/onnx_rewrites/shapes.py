@@ -217,6 +217,12 @@ def _affine_grid(node: Node, g: Graph) -> Sequence[str]:
     return [g.reshape(found, [batch, *sizes, len(sizes)])]
 
 
+def _unsqueeze(node: Node, g: Graph) -> Sequence[str] | None:
+    """One axis that is no list."""
+    axes = node.constant(1)
+    return None if axes is None or axes.ndim else [g("Unsqueeze", node.x(0), g.constant(axes.reshape(1)))]
+
+
 def _constant(node: Node, g: Graph) -> Sequence[str] | None:
     """A constant in the form of a tensor."""
     for name, kind in (("value_int", np.int64), ("value_ints", np.int64), ("value_float", np.float32)):
@@ -247,6 +253,7 @@ SHAPES: Mapping[str, Callable[[Node, Graph], Sequence[str] | None]] = {
     "Compress": _compress,
     "AffineGrid": _affine_grid,
     "Constant": _constant,
+    "Unsqueeze": _unsqueeze,
     "CumProd": _running_product,
     "ReverseSequence": _reverse_sequence,
     "ArgMax": _last_extremum,
