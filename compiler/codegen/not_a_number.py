@@ -37,7 +37,7 @@ def with_nan_kept(func: PrimFunc) -> PrimFunc:
             return type(one)(one.b, one.a)
         if any(one.same_as(other) for other in running):
             return one
-        return tirx.Select(tirx.NE(one.a, one.a), one.a, one)
+        return tirx.Select(tirx.isnan(one.a), one.a, one)
 
     body = tvm_ffi.structural_map(func.body, [(tirx.Max, changed), (tirx.Min, changed)])
     return func if body.same_as(func.body) else func.with_body(body)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .alternatives.alternative_kinds import find_alternatives
     from .extraction import NetworkExportError, extract_tasks, task_names, to_relax
     from .lowered import LoweredNetwork, lowered_network
-    from .lowering.buildable import recast_operators
+    from .lowering.buildable import keeps_layout, recast_operators
     from .lowering.lowering import AS_FASTEST, Lowering
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "UnknownNetworkError",
     "extract_tasks",
     "find_alternatives",
+    "keeps_layout",
     "load_network",
     "lowered_network",
     "recast_operators",
@@ -40,6 +41,7 @@ _WITH_TVM = {
     "NetworkExportError": "extraction",
     "extract_tasks": "extraction",
     "find_alternatives": "alternatives.alternative_kinds",
+    "keeps_layout": "lowering.buildable",
     "lowered_network": "lowered",
     "recast_operators": "lowering.buildable",
     "task_names": "extraction",

@@ -34,7 +34,7 @@ from .inputs import (
 from .known import ZOO, draw_statistics
 from .outputs import BadOutputError, output_arrays
 from .random_draws import DrawingOperators, RandomNetworkError, require_equal, require_no_draws
-from .rounding import changing_elements, largest_errors, nudged
+from .rounding import NarrowTypes, changing_elements, largest_errors, nudged
 
 
 class UnknownNetworkError(UserError, ValueError):
@@ -130,17 +130,21 @@ class Network:
         happen to come near: ResNeSt-50 is off by 0.05 to 0.2 of 2,000. So others count as well, which round
         otherwise: by PyTorch's own kernels, and of inputs that differ in their last bit. Integers, booleans
         and infinite differences do not count. An ONNX file has no double precision, so `reference` counts as
-        exact. 0 where neither is to be had.
+        exact. 0 where neither is to be had. A network that computes in a narrower type, such as bfloat16,
+        may differ by a rounding of that type.
         """
         if self.module is None:
             return largest_errors(self._nudged_outputs(), reference)
+        with NarrowTypes() as narrow:
+            self.reference_outputs()
+        inside = narrow.roundings(reference)
         exact = self.outputs_in(torch.float64)
         if exact is None:
-            return [0.0] * len(reference)
+            return inside
         evaluations = [reference, *self._nudged_outputs()]
         with torch.backends.mkldnn.flags(enabled=False):
             evaluations.append(self.reference_outputs())
-        return largest_errors(evaluations, exact)
+        return list(map(max, largest_errors(evaluations, exact), inside))
 
     def changing_elements(self, reference: Sequence[NDArray[Any]]) -> list[NDArray[np.bool_]]:
         """Elements of each output that change with the last bit of the inputs, or with ties of elements.

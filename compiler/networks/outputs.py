@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from ...errors import UserError
+from .importing.scalar_indices import ScalarIndices
 
 
 class BadOutputError(UserError, ValueError):
@@ -69,7 +70,8 @@ class TensorsOnly(nn.Module):
         self.network = network
 
         def forward(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return tuple(output_tensors(network(*inputs)))
+            with ScalarIndices():  # inside of the trace: torch.export has such a context of its own
+                return tuple(output_tensors(network(*inputs)))
 
         # torch.export names the inputs by the parameters of `forward`.
         forward.__signature__ = signature(network.forward)  # type: ignore[attr-defined]

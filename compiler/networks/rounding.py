@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch.utils._python_dispatch import TorchDispatchMode
 
 ROUNDINGS = 3
 """Evaluations of inputs that differ in their last bit, by which rounding errors are found."""
@@ -17,6 +19,34 @@ _NEARLY_ZERO = 1e-30
 _TIED_BITS = 3
 
 Arrays = tuple[NDArray[Any], ...]
+
+
+class NarrowTypes(TorchDispatchMode):
+    """Context that notes the floating types of less than 32 bits that PyTorch computes in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[torch.dtype] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Calls the operator."""
+        made = func(*args, **(kwargs or {}))
+        for tensor in made if isinstance(made, list | tuple) else [made]:
+            if isinstance(tensor, torch.Tensor) and tensor.dtype in (torch.float16, torch.bfloat16):
+                self.found.add(tensor.dtype)
+        return made
+
+    def roundings(self, outputs: Sequence[NDArray[Any]]) -> list[float]:
+        """Largest rounding of each output in the widest step of these types, 0 without any."""
+        step = max((torch.finfo(dtype).eps for dtype in self.found), default=0.0)
+        return [
+            step / 2 * float(np.abs(one).max(initial=0.0, where=np.isfinite(one)))
+            if one.dtype.kind == "f"
+            else 0.0
+            for one in outputs
+        ]
 
 
 def nudged(inputs: Arrays, *, ties: bool = False) -> Iterator[Arrays]:

@@ -229,6 +229,8 @@ def notes(result: TuneResult) -> list[str]:
         schedules = part_of(reused, len(result.tasks), "schedule")
         found.append(f"{schedules} came from a database, without a search.")
     found += [f"Operator {text}: TVM builds no code for its own data type." for text in result.recast]
+    if result.layout_kept:
+        found.append("TVM cannot convert the network to channels last, so it has its own layout.")
     if count := result.float_products:
         products = capitalised(counted(count, "product"))
         verbs = verb(count, "has no form in int8 and stays", "have no form in int8 and stay")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tvm.target import Target
 
-from ...compiler.networks import LoweredNetwork, Network, load_network, recast_operators
+from ...compiler.networks import LoweredNetwork, Network, keeps_layout, load_network, recast_operators
 from ...compiler.networks.low_precision.integer_products import float_products
 from ...compiler.networks.low_precision.quantisation import is_quantised, quantised
 from ...compiler.networks.size import activation_bytes, weight_bytes
@@ -74,6 +74,7 @@ class NetworkRun(TuningRun):
             left_out=timed.left_out,
             network_profile=timed.profile,
             recast=recast_operators(lowered.relax_mod),
+            layout_kept=keeps_layout(lowered.relax_mod),
             alternatives=taken.alternatives,
             float_products=float_products(lowered.relax_mod),
             agreement=timed.agreement,

@@ -286,6 +286,8 @@ class TuneResult:
     recast: list[str] = field(default_factory=list)
     """Operators that run in another data type because TVM cannot build code for their own, such as `equal of
     bool in int32`."""
+    layout_kept: bool = False
+    """Whether TVM's conversion to channels last failed, so that the network has its own layout."""
     float_products: int = 0
     """Number of products in an int8 network that stay float32, because they have no integer form."""
     peak_gflops: float | None = None

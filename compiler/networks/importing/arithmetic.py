@@ -119,7 +119,7 @@ def _stable_sort(
     x: torch.Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """A stable sort: TVM's sort is stable on a CPU."""
-    found: tuple[torch.Tensor, torch.Tensor] = _ATEN.sort.default(x, dim, descending)
+    found: tuple[torch.Tensor, torch.Tensor] = torch.sort(x, dim, descending)
     return found
 
 
@@ -263,6 +263,15 @@ def _full_like(x: torch.Tensor, value: float, *, dtype: Any = None, **_: Any) ->
     return torch.full((), value, dtype=dtype or x.dtype, device=x.device).expand(x.shape)
 
 
+def _clamp(x: torch.Tensor, low: Any = None, high: Any = None) -> torch.Tensor:
+    """Integers with one bound: TVM takes an infinite other one and cannot lower it."""
+    if x.is_floating_point() or (low is None) == (high is None):
+        return NotImplemented
+    bound = torch.full((), low if high is None else high)
+    x = x.to(torch.result_type(x, bound))
+    return torch.where(x < bound if high is None else x > bound, bound.to(x.dtype), x)
+
+
 def _norm(
     x: torch.Tensor,
     order: float = 2,
@@ -327,6 +336,7 @@ ARITHMETIC: Mapping[Any, Callable[..., Any]] = {
     _ATEN.hypot.default: _hypotenuse,
     _ATEN.signbit.default: _sign_bit,
     _ATEN.full_like.default: _full_like,
+    _ATEN.clamp.default: _clamp,
     _ATEN.linalg_vector_norm.default: _norm,
     _ATEN.pow.Tensor_Tensor: _integer_power,
     _ATEN.copysign.Tensor: _copy_sign,

@@ -17,6 +17,7 @@ from tvm import relax
 
 from .arithmetic import ARITHMETIC
 from .decomposing.composite_operators import run_decompositions
+from .decomposing.fake_quantisation import FAKE_QUANTISATION
 from .decomposing.linear_algebra import LINEAR_ALGEBRA
 from .decomposing.ordering import ORDERING
 from .decomposing.scattering import SCATTERING
@@ -151,6 +152,7 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     **POOLING,
     **RESIZING,
     **LINEAR_ALGEBRA,
+    **FAKE_QUANTISATION,
     **ORDERING,
     **SCATTERING,
     **SPECIAL_FUNCTIONS,

@@ -134,8 +134,9 @@ def _embedding_bag(
     include_last_offset: bool = False,
     padding: int = -1,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Sums or means of bags of rows: a product with the matrix of memberships. Maxima are left to PyTorch."""
-    if mode == 2 or padding >= 0 or indices.dim() != 1:
+    """Sums or means of bags of rows: a product with the matrix of memberships. Maxima are over all rows, of
+    which those of other bags are the smallest number; an empty bag has zeros."""
+    if padding >= 0 or indices.dim() != 1:
         return NotImplemented
     starts = offsets[:-1] if include_last_offset else offsets
     places = torch.arange(indices.shape[0], device=indices.device)
@@ -144,7 +145,13 @@ def _embedding_bag(
     counts = inside.sum(1, keepdim=True)
     if per_sample_weights is not None:
         inside = inside * per_sample_weights
-    found = inside @ weight.index_select(0, indices)
+    rows = weight.index_select(0, indices)
+    if mode == 2:
+        smallest = torch.full_like(rows, torch.finfo(rows.dtype).min)
+        found = torch.where(inside.unsqueeze(-1) > 0, rows, smallest).amax(1)
+        found = torch.where(counts > 0, found, torch.zeros_like(found))
+    else:
+        found = inside @ rows
     if mode == 1:
         found = found / counts.clamp(min=1)
     empty = torch.zeros_like(starts)

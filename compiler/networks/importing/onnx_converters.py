@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import onnx
 import tvm
 from numpy.typing import NDArray
 from tvm import relax
@@ -56,6 +57,7 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):
             raise OnnxConversionError(
                 f"ONNX operators that cannot be lowered: {names}; compute them by other operators"
             )
+        _refuse_small_types(graph)
         fixed = {one.name for one in graph.initializer}
         fixed |= {node.output[0] for node in graph.node if node.op_type == "Constant"}
         given = {value.name for value in graph.input} - fixed
@@ -80,6 +82,26 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):
                 f"ONNX operator {op_name} (node {node}) cannot be lowered: "
                 f"{first_line(error)}; compute it by other operators"
             ) from error
+
+
+def _refuse_small_types(graph: Any) -> None:
+    """Raises OnnxConversionError for a node with floats of 8 or with numbers of fewer bits."""
+    types = onnx.TensorProto.DataType
+    small = {
+        types.Value(name): name.lower()
+        for name in types.keys()
+        if name.startswith(("FLOAT8", "FLOAT4", "INT4", "UINT4", "INT2", "UINT2"))
+    }
+    weights = {one.name: one.data_type for one in graph.initializer}
+    for node in graph.node:
+        made = [one.i for one in node.attribute if one.name in ("to", "output_dtype")]
+        made += [one.t.data_type for one in node.attribute if one.HasField("t")]
+        for element in (*made, *(weights.get(name, 0) for name in node.input)):
+            if element in small:
+                raise OnnxConversionError(
+                    f"ONNX operator {node.op_type} (node {_label(node)}) cannot be lowered: it has numbers of "
+                    f"type {small[element]}; use integers of at least 8 bits, or float16"
+                )
 
 
 def _reason(operator: str) -> str:

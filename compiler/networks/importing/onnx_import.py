@@ -34,20 +34,32 @@ def input_signature(path: Path) -> list[tuple[str, list[int | None], str]]:
     """Name, shape (None if the extent is dynamic) and numpy dtype of each input."""
     model = load(path)
     onnx = require_extra("onnx", "onnx", f"network={path}")
-    signature = []
-    for value in graph_inputs(model):
-        tensor = value.type.tensor_type
-        if not tensor.elem_type or tensor.elem_type in (onnx.TensorProto.STRING, *_complex(onnx)):
-            kind = value.type.WhichOneof("value") or "tensor_type"
-            shown = "strings" if tensor.elem_type == onnx.TensorProto.STRING else kind.removesuffix("_type")
-            shown = "complex numbers" if tensor.elem_type in _complex(onnx) else shown
-            raise BadOnnxError(
-                f"network={path}: input {value.name} is of {shown}, and a compiled network has tensors of "
-                "real numbers only; compute this part outside of the network"
-            )
-        shape = [d.dim_value if d.dim_value > 0 else None for d in tensor.shape.dim]
-        signature.append((value.name, shape, str(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))))
-    return signature
+    for role, values in (("input", graph_inputs(model)), ("output", model.graph.output)):
+        for value in values:
+            if other := _not_real(value, onnx):
+                raise BadOnnxError(
+                    f"network={path}: {role} {value.name} is of {other}, and a compiled network has tensors "
+                    "of real numbers only; compute this part outside of the network"
+                )
+    return [
+        (
+            value.name,
+            [axis.dim_value if axis.dim_value > 0 else None for axis in value.type.tensor_type.shape.dim],
+            str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)),
+        )
+        for value in graph_inputs(model)
+    ]
+
+
+def _not_real(value: Any, onnx: Any) -> str:
+    """What a value is if it is no tensor of real numbers, else ""."""
+    kind = value.type.WhichOneof("value") or "tensor_type"
+    element = value.type.tensor_type.elem_type
+    if kind != "tensor_type":
+        return str(kind.removesuffix("_type"))
+    if element == onnx.TensorProto.STRING:
+        return "strings"
+    return "complex numbers" if element in _complex(onnx) else ""
 
 
 def _complex(onnx: Any) -> tuple[int, int]:

@@ -81,9 +81,7 @@ _ELEMENTS = {
 """Data types by their numbers in ONNX."""
 
 
-def _same_bits(
-    bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]
-) -> relax.Expr:
+def _same_bits(bb: relax.BlockBuilder, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> relax.Expr:
     """The bits of each element as one of another type."""
     dtype = _ELEMENTS[attributes["to"]]
     x = inputs[0]

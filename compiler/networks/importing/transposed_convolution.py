@@ -21,9 +21,16 @@ def transposed_convolution(
 ) -> torch.Tensor:
     """A transposed convolution as convolutions at the resolution of its input, x (batch, channels, h, w).
 
+    Others keep their form, but for the bias of half-precision ones, whose type TVM's importer mixes with float32.
+
     Output q = s * j + r along an axis of stride s sums x[j - m] * weight[r + s * m] over m. TVM's own
     operator multiplies s * s - 1 zeros next to each input.
     """
+    if not transposed and bias is not None and x.dtype in (torch.float16, torch.bfloat16):
+        plain = torch.convolution(
+            x, weight, None, stride, padding, dilation, transposed, output_padding, groups
+        )
+        return plain + bias.reshape(-1, *[1] * len(stride))
     if transposed and len(stride) == 3:
         return _with_zeros(x, weight, bias, stride, padding, dilation, output_padding, groups)
     if not transposed or len(stride) != 2 or groups != 1 or max(dilation) > 1:

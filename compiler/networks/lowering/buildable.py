@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import tvm
@@ -40,6 +41,10 @@ RECAST = "foretune.recast"
 """Attribute of a module from `lower_buildable`: one text for each operator that runs in another data type."""
 
 
+LAYOUT_KEPT = "foretune.layout_kept"
+"""Attribute of a module from `lower_buildable` that could not be converted to channels last."""
+
+
 class UnbuildableOperatorError(RuntimeError):
     """TVM builds no code for an operator, in no data type that holds its values."""
 
@@ -48,6 +53,11 @@ def recast_operators(mod: tvm.IRModule) -> list[str]:
     """Operators of a module from `lower_buildable` that run in another data type, such as
     `equal of bool in int32`."""
     return [str(text) for text in (mod.attrs or {}).get(RECAST, [])]
+
+
+def keeps_layout(mod: tvm.IRModule) -> bool:
+    """Whether TVM's conversion to channels last failed on a module from `lower_buildable`."""
+    return LAYOUT_KEPT in (mod.attrs or {})
 
 
 def lower_buildable(
@@ -60,7 +70,7 @@ def lower_buildable(
     """
     try:
         with stage(LOWERING):
-            lowered = lower(mod, target, lowering)
+            lowered = _lowered(mod, target, lowering)
         if is_cpu(target):
             with stage(CHECKING):
                 generate_code(one_of_each_kind(lowered), target)
@@ -70,6 +80,22 @@ def lower_buildable(
         with stage(CHECKING):
             return _lower_recast(mod, target, lowering, error)
     return lowered
+
+
+def _lowered(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule:
+    """`lower`; in the network's own layout if the conversion of layouts fails and nobody asked for it."""
+    try:
+        return lower(mod, target, lowering)
+    except Exception:  # TVM's passes raise many types
+        if lowering.channels_last is not None:
+            raise
+        try:
+            kept = lower(mod, target, replace(lowering, channels_last=False))
+        except Exception:  # the layout is not the reason
+            kept = None
+        if kept is None:
+            raise
+        return kept.with_attr(LAYOUT_KEPT, 1)
 
 
 def one_of_each_kind(mod: tvm.IRModule) -> tvm.IRModule:
@@ -128,7 +154,7 @@ def _lower_recast(mod: tvm.IRModule, target: Target, lowering: Lowering, error: 
     for var, func in mod.functions_items():
         if isinstance(func, relax.Function):
             changed[var] = recasting.visit_expr(func)
-    lowered = lower(changed, target, lowering)
+    lowered = _lowered(changed, target, lowering)
     generate_code(lowered, target)
     return lowered.with_attr(RECAST, list(dict.fromkeys(recast)))
 

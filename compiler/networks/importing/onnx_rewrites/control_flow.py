@@ -32,7 +32,10 @@ def has_control_flow(model: Any) -> bool:
 
 
 def without_control_flow(model: Any) -> Any:
-    """The model with conditions decided and loops unrolled; what depends on inputs stays."""
+    """The model with conditions decided and loops unrolled; what depends on inputs stays.
+
+    Constants are evaluated in the same rounds, since shapes that decide may follow from them.
+    """
     onnx = require_extra("onnx", "onnx", "network")
     while has_control_flow(model):
         values = _Values(with_types(model), onnx)
@@ -43,7 +46,10 @@ def without_control_flow(model: Any) -> Any:
             expand = _EXPANSIONS.get(node.op_type)
             names = None if expand is None else expand(node, graph, values)
             if names is None:
-                nodes.append(node)
+                constants = values.constants(node) if expand is None else []
+                replaced += bool(constants)
+                model.graph.initializer.extend(constants)
+                nodes += [] if constants else [node]
                 continue
             replaced += 1
             for name, output in zip(names, node.output, strict=False):
@@ -84,6 +90,14 @@ class _Values:
             return None
         extents = [axis.dim_value if axis.HasField("dim_value") else None for axis in tensor.shape.dim]
         return None if None in extents else extents
+
+    def constants(self, node: Any) -> list[Any]:
+        """Outputs of a node as constants; none if they depend on inputs."""
+        found = [self.value(name) for name in node.output if name]
+        if any(one is None for one in found):
+            return []
+        names = [name for name in node.output if name]
+        return [self._onnx.numpy_helper.from_array(one, name) for one, name in zip(found, names, strict=True)]
 
     def value(self, name: str) -> NDArray[Any] | None:
         """The value of this name; None if it depends on inputs."""

@@ -23,15 +23,15 @@ def _extremum(node: Node, g: Graph, *, sign: int) -> Sequence[str] | None:
     if node.outputs[0].endswith(_KNOWN) or dtype.kind not in "bf":
         return None
     attributes = {
-        name: value for name in ("axes", "keepdims", "noop_with_empty_axes") if (value := node.get(name)) is not None
+        name: value
+        for name in ("axes", "keepdims", "noop_with_empty_axes")
+        if (value := node.get(name)) is not None
     }
     if dtype.kind == "b":
         return [g.cast(_inner(node, g, g.cast(node.x(0), np.int32), attributes), dtype)]
     end = g.constant(-sign * np.inf, dtype)
     is_inside = g.cast(g("Greater" if sign > 0 else "Less", node.x(0), end), np.int32)
-    inside = g(
-        "ReduceMax", is_inside, *node.inputs[1:], output=f"{g.fresh()}{_KNOWN}", **attributes
-    )
+    inside = g("ReduceMax", is_inside, *node.inputs[1:], output=f"{g.fresh()}{_KNOWN}", **attributes)
     found = _inner(node, g, node.x(0), attributes)
     return [g("Where", g("Equal", inside, g.constant(0, np.int32)), end, found)]
 
