@@ -89,7 +89,7 @@ def _refuse_small_types(graph: Any) -> None:
     types = onnx.TensorProto.DataType
     small = {
         types.Value(name): name.lower()
-        for name in types.keys()
+        for name in types.keys()  # noqa: SIM118 - of protobuf, which iterates over nothing else
         if name.startswith(("FLOAT8", "FLOAT4", "INT4", "UINT4", "INT2", "UINT2"))
     }
     weights = {one.name: one.data_type for one in graph.initializer}
@@ -99,8 +99,8 @@ def _refuse_small_types(graph: Any) -> None:
         for element in (*made, *(weights.get(name, 0) for name in node.input)):
             if element in small:
                 raise OnnxConversionError(
-                    f"ONNX operator {node.op_type} (node {_label(node)}) cannot be lowered: it has numbers of "
-                    f"type {small[element]}; use integers of at least 8 bits, or float16"
+                    f"ONNX operator {node.op_type} (node {_label(node)}) cannot be lowered: it has numbers "
+                    f"of type {small[element]}; use integers of at least 8 bits, or float16"
                 )
 
 

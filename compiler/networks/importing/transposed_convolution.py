@@ -21,7 +21,7 @@ def transposed_convolution(
 ) -> torch.Tensor:
     """A transposed convolution as convolutions at the resolution of its input, x (batch, channels, h, w).
 
-    Others keep their form, but for the bias of half-precision ones, whose type TVM's importer mixes with float32.
+    Others keep their form, but for the bias of half-precision ones, which TVM's importer adds in float32.
 
     Output q = s * j + r along an axis of stride s sums x[j - m] * weight[r + s * m] over m. TVM's own
     operator multiplies s * s - 1 zeros next to each input.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -76,6 +76,39 @@ def _summed_products(
     return found if beta == 0 else found + (bias if beta == 1 else bias * beta)
 
 
+def _integer_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """A product of integer matrices as a sum: TVM's importer makes float32 of it."""
+    if left.is_floating_point():
+        return NotImplemented
+    return (left.unsqueeze(-1) * right.unsqueeze(-3)).sum(-2).to(left.dtype)
+
+
+def _trilinear(
+    first: torch.Tensor,
+    second: torch.Tensor,
+    third: torch.Tensor,
+    axes_1: Sequence[int],
+    axes_2: Sequence[int],
+    axes_3: Sequence[int],
+    summed: Sequence[int],
+    unrolled: int = 1,
+) -> torch.Tensor:
+    """The sum of the products of three tensors, each with new axes, as `nn.Bilinear` has them."""
+    wide = []
+    for one, axes in ((first, axes_1), (second, axes_2), (third, axes_3)):
+        for axis in axes:
+            one = one.unsqueeze(axis)
+        wide.append(one)
+    return (wide[0] * wide[1] * wide[2]).sum(list(summed))
+
+
+def _distances_of_pairs(x: torch.Tensor, p: float = 2) -> torch.Tensor:
+    """Distances of all pairs of different rows."""
+    rows, columns = torch.triu_indices(x.shape[0], x.shape[0], 1)
+    gap = x.index_select(0, rows) - x.index_select(0, columns)
+    return torch.linalg.vector_norm(gap, p, -1)
+
+
 MOST_ROWS = 16
 """Rows up to which a triangular system is solved row after row."""
 
@@ -84,6 +117,10 @@ LINEAR_ALGEBRA: Mapping[Any, Callable[..., Any]] = {
     _ATEN.corrcoef.default: _correlation,
     _ATEN.diagonal_scatter.default: _diagonal_scatter,
     _ATEN.addbmm.default: _summed_products,
+    _ATEN.mm.default: _integer_product,
+    _ATEN.bmm.default: _integer_product,
+    _ATEN._trilinear.default: _trilinear,
+    _ATEN._pdist_forward.default: _distances_of_pairs,
     _ATEN.conv_tbc.default: _convolution_of_time_first,
     _ATEN.linalg_solve_triangular.default: _triangular_solution,
 }

@@ -1,7 +1,7 @@
 """Conditions and loops of a graph, decided and unrolled where nothing that depends on an input decides.
 
-A condition that follows from constants and shapes chooses its branch. A `Loop` whose end follows from them, and
-a `Scan`, whose steps are an extent, become their steps one after another.
+A condition that follows from constants and shapes chooses its branch. A `Loop` whose end follows from them,
+and a `Scan`, whose steps are an extent, become their steps one after another.
 """
 
 from __future__ import annotations
