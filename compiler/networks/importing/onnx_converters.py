@@ -86,10 +86,9 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):
 
 def _refuse_small_types(graph: Any) -> None:
     """Raises OnnxConversionError for a node with floats of 8 or with numbers of fewer bits."""
-    types = onnx.TensorProto.DataType
     small = {
-        types.Value(name): name.lower()
-        for name in types.keys()  # noqa: SIM118 - of protobuf, which iterates over nothing else
+        element: name.lower()
+        for name, element in onnx.TensorProto.DataType.items()
         if name.startswith(("FLOAT8", "FLOAT4", "INT4", "UINT4", "INT2", "UINT2"))
     }
     weights = {one.name: one.data_type for one in graph.initializer}

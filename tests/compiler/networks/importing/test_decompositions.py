@@ -49,6 +49,8 @@ INDEXING = {
     "negative position": (lambda x: x[:, -1], normal(3, 4)),
     "last position": (lambda x: x[..., -1], normal(3, 4)),
     "negative tensor": (lambda x: x[torch.tensor(-1)], normal(5, 3)),
+    "tensor of one number": (lambda x, i: x[i], normal(3, 4, 2), torch.tensor(-2)),
+    "tensor of one number beside a range": (lambda x, i: x[1:, i], normal(3, 4, 2), torch.tensor(3)),
     "adjacent tensors": (lambda x, i: x[:, i, i], normal(2, 5, 5), ROWS),
     "separated tensors": (lambda x, i: x[i, :, i], normal(5, 3, 5), ROWS),
     "tensors that broadcast": (lambda x, i: x[i[:, None], i[None]], normal(5, 6, 2), ROWS),
@@ -75,6 +77,11 @@ INDEXING = {
         nn.EmbeddingBag(10, 3, mode="mean"),
         torch.tensor([1, 2, 4, 5, 4, 3]),
         torch.tensor([0, 2, 4]),
+    ),
+    "maxima of bags": (
+        nn.EmbeddingBag(10, 3, mode="max"),
+        torch.tensor([1, 2, 4, 5, 4, 3]),
+        torch.tensor([0, 2, 2]),
     ),
     "fold": (nn.Fold((6, 7), 3, padding=1, stride=2), normal(1, 18, 12)),
     "scatter of a number": (lambda x: x.scatter(1, torch.tensor([[1, 3], [0, 2]]), 1.5), normal(2, 5)),
@@ -127,6 +134,28 @@ ARITHMETIC = {
     "empty operand": (lambda x: torch.cat([torch.empty(0), x]), normal(3)),
     "group norm without weights": (nn.GroupNorm(2, 4, affine=False), normal(2, 4, 3)),
     "k-th value": (lambda x: x.kthvalue(2), normal(3, 5)),
+    "median without NaN": (
+        lambda x: x.nanmedian(1)[0],
+        torch.tensor([[3.0, float("nan"), 1.0, 2.0], [float("nan")] * 4]),
+    ),
+    "one bound for integers": (lambda x: (x.clamp(min=2), x.clamp(max=3)), torch.arange(6)),
+    "largest in any order": (lambda x: x.topk(3, sorted=False)[0].sort()[0], normal(2, 7)),
+    "sorted booleans": (lambda x: x.sort(1)[0], torch.tensor([[True, False, True]])),
+    "product of integers": (lambda a, b: a @ b, torch.arange(6).reshape(2, 3), torch.arange(6).reshape(3, 2)),
+    "layer in float64": (nn.Linear(5, 3).double(), normal(2, 5).double()),
+    "bilinear": (nn.Bilinear(3, 4, 2), normal(5, 3), normal(5, 4)),
+    "distances of pairs": (lambda x: F.pdist(x), normal(4, 3)),
+    "fake quantisation": (
+        lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -8, 7),
+        normal(3, 4),
+    ),
+    "fake quantisation of channels": (
+        lambda x, s: torch.fake_quantize_per_channel_affine(
+            x, s, torch.tensor([0, 3], dtype=torch.int32), 1, -8, 7
+        ),
+        normal(3, 2),
+        torch.tensor([0.1, 0.3]),
+    ),
     "distances": (lambda a, b: torch.cdist(a, b), normal(3, 4), normal(5, 4)),
     "log of a running sum": (lambda x: x.logcumsumexp(1), normal(3, 5)),
 }

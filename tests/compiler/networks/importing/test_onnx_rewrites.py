@@ -72,6 +72,27 @@ CASES: list[tuple[str, list[Any], dict[str, Any], Any]] = [
     ("AveragePool", [IMAGE], {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1}, [3.25, 1, 6.5, 8]),
     ("LpPool", [IMAGE], {"kernel_shape": [1, 3], "p": 1}, [8, 7, 21]),
     ("MatMul", [LINE, LINE], {}, LINE @ LINE),
+    (
+        "ReduceMax",
+        [np.array([[-np.inf, -np.inf], [-np.inf, 2]], np.float32), np.array([1])],
+        {},
+        [-np.inf, 2],
+    ),
+    ("ReduceMin", [np.array([[np.inf, np.inf], [-3, 2]], np.float32), np.array([1])], {}, [np.inf, -3]),
+    ("ReduceMax", [np.array([[False, False], [True, False]]), np.array([1])], {"opset": 20}, [False, True]),
+    (
+        "BitShift",
+        [np.array([1, 6, 255], np.uint8), np.array([3, 1, 8], np.uint8)],
+        {"direction": "RIGHT"},
+        [0, 3, 0],
+    ),
+    (
+        "PRelu",
+        [np.array([[[-1, 2], [-3, 4]]], np.float32), np.array([[2], [5]], np.float32)],
+        {},
+        [-2, 2, -15, 4],
+    ),
+    ("Pow", [np.array([3, -2, 2**20]), np.array([4, 3, 2])], {}, [81, -8, 2**40]),
     ("Einsum", [np.arange(4.0, dtype=np.float32).reshape(2, 2)], {"equation": "ii->i"}, [0, 3]),
 ]
 _BY_HAND = {"channels": [0, 1, 2, 3], "turned": [2, 5, 0, 3, 4, 1]}

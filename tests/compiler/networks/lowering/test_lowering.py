@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 import tvm
-from foretune.compiler.networks import AS_FASTEST, Lowering, Network, extract_tasks, load_network, to_relax
+from foretune.compiler.networks import (
+    AS_FASTEST,
+    Lowering,
+    Network,
+    NetworkExportError,
+    extract_tasks,
+    keeps_layout,
+    load_network,
+    to_relax,
+)
 from foretune.compiler.task import Task
 from foretune.compiler.tvm_compat import argument_buffers, layout_free, parse_target
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.deploy.outputs import compare_outputs
+from torch import nn
 
 CPU, GPU = parse_target("llvm"), parse_target("nvidia/nvidia-a100")
 AS_EXPORTED = Lowering(channels_last=False, prepack=False)
@@ -72,3 +83,24 @@ def test_gelu_and_softmax_agree_with_pytorch() -> None:
     compiled = compile_network(to_relax(network, CPU), CPU)
     (want,), (got,) = network.reference_outputs(), compiled(*network.inputs)
     np.testing.assert_allclose(got, want, atol=2e-6)
+
+
+class Squeezed(nn.Module):
+    """A convolution whose result has extents of 1, which ConvertLayout cannot follow through the squeeze."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(2, 3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.convolution(x).squeeze() + 1
+
+
+def test_a_network_whose_layout_cannot_change_keeps_its_own(network: Network) -> None:
+    image = np.linspace(-1, 1, 1 * 2 * 3 * 6, dtype=np.float32).reshape(1, 2, 3, 6)
+    squeezed = Network("squeezed", (image,), Squeezed().eval())
+    mod = to_relax(squeezed, CPU)
+    assert keeps_layout(mod) and not keeps_layout(to_relax(network, CPU))
+    assert compare_outputs(squeezed.reference_outputs(), compile_network(mod, CPU)(image)).agrees
+    with pytest.raises(NetworkExportError, match="squeezed"):  # what was asked for is not changed
+        to_relax(squeezed, CPU, Lowering(channels_last=True))
