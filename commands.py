@@ -125,7 +125,9 @@ FORETUNE = Group(
         "inspect": Command("show the tasks and the expected tuning time", "inference.inspect"),
         "tune": Command("tune a network, then compile, check and time it", "inference.tune"),
         "bundle": BUNDLE,
-        "serve": Command("keep the imports in memory, so that other commands start at once", "serve"),
+        "serve": Command(
+            "keep the imports in memory, so that other commands start at once", "inference.serve"
+        ),
     },
     """\
 Foretune tunes tensor programs with a pretrained cost model.
@@ -154,7 +156,7 @@ Tune a network with a cost model:     foretune tune network=resnet18
 {tune}
 {bundle}
 
-Start these commands faster:          foretune serve &
+Start these commands faster:          foretune serve
 
 {serve}
 

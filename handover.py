@@ -50,7 +50,7 @@ def socket_path(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def process_key(environment: Mapping[str, str] = os.environ) -> str:
-    """Digest of what a process is from its start on: its code, its Python, and variables read then.
+    """Digest of all that a process keeps from its start: code, Python, and variables that are read then.
 
     Code is judged by the names and times of foretune's files and of the folder of installed packages.
     """

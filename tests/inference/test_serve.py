@@ -23,7 +23,8 @@ pytestmark = [
 SERVER = """
 import os, signal, sys, time
 sys.path.append(os.getcwd())
-from foretune import cli, serve
+from foretune import cli
+from foretune.inference import serve
 from foretune.errors import exits_cleanly
 from foretune.signals import signals_interrupt
 

@@ -24,14 +24,14 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from .compiler.host.locks import LockedError, locked
-from .compiler.host.tied import tie_by_kernel
-from .configuration import ConfigError, check_least, from_hydra
-from .errors import UserError, exits_cleanly
-from .handover import ENDED, MESSAGE_BYTES, REFUSED, STARTED, peer_user, process_key, socket_path
-from .signals import ENDING, exit_status
-from .terminal import CommandConsole, say
-from .wording import counted, visible
+from ..compiler.host.locks import LockedError, locked
+from ..compiler.host.tied import tie_by_kernel
+from ..configuration import ConfigError, check_least, from_hydra
+from ..errors import UserError, exits_cleanly
+from ..handover import ENDED, MESSAGE_BYTES, REFUSED, STARTED, peer_user, process_key, socket_path
+from ..signals import ENDING, exit_status
+from ..terminal import CommandConsole, say
+from ..wording import counted, visible
 
 IMPORTS = ("foretune.inference.tune", "torch.export", "tvm.relax.frontend.torch")
 """Modules that commands share."""
@@ -73,7 +73,7 @@ class Handed:
     ignored: Sequence[int]
 
     def run(self) -> None:
-        """Makes this process what the command's own would be, and runs it."""
+        """Gives this process the state of a new one that was started by the owner, and runs the command."""
         for number in ENDING:
             default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, signal.SIG_IGN if number in self.ignored else default)
@@ -87,7 +87,7 @@ class Handed:
             for number, encoding in zip((1, 2), written, strict=True)
         )
         sys.argv = ["foretune", *self.words]
-        import_module(".cli", __package__).main(self.words)
+        import_module("foretune.cli").main(self.words)
 
 
 class Server:
