@@ -106,7 +106,7 @@ def _dtype(field: str, name: Any) -> np.dtype[Any]:
         dtype = np.dtype(name)
     except TypeError as error:
         raise BadInputShapeError(f"{field}: {error}; use float32, int64 or another numpy dtype") from error
-    if dtype.kind not in "fiub":
+    if dtype.kind not in "fiub" or (dtype.kind == "f" and dtype.itemsize < 2):
         raise BadInputShapeError(f"{field}: dtype {dtype} cannot be an input; use float32, int64 or bool")
     return dtype
 

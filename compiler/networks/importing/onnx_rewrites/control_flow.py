@@ -88,8 +88,8 @@ class _Values:
         tensor = self._types.get(name)
         if tensor is None or not tensor.HasField("shape"):
             return None
-        extents = [axis.dim_value if axis.HasField("dim_value") else None for axis in tensor.shape.dim]
-        return None if None in extents else extents
+        known = all(axis.HasField("dim_value") for axis in tensor.shape.dim)
+        return [axis.dim_value for axis in tensor.shape.dim] if known else None
 
     def constants(self, node: Any) -> list[Any]:
         """Outputs of a node as constants; none if they depend on inputs."""
