@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from foretune.compiler.networks import load_network
+from foretune.compiler.networks import load_network, to_relax
 from foretune.compiler.networks.importing import onnx_graph
+from foretune.compiler.networks.importing.onnx_converters import OnnxConversionError
 from foretune.compiler.networks.importing.onnx_graph import BadOnnxError, prepared
+from foretune.compiler.networks.inputs import BadInputShapeError
+from foretune.compiler.tvm_compat import parse_target
 from onnx import TensorProto, helper
 
 FLOAT = TensorProto.FLOAT
@@ -43,6 +46,31 @@ def test_inputs_that_are_no_tensors_of_numbers_are_refused(tmp_path: Path) -> No
     ):
         with pytest.raises(BadOnnxError, match=f"input x is of {kind}, .*outside of the network"):
             load_network(str(saved(tmp_path / "net.onnx", [value])))
+
+
+def test_an_output_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path / "net.onnx", [tensor()])
+    model = onnx.load(path)
+    model.graph.output[0].CopyFrom(helper.make_tensor_sequence_value_info("y", FLOAT, [3]))
+    onnx.save(model, path)
+    with pytest.raises(BadOnnxError, match="output y is of sequence"):
+        load_network(str(path))
+
+
+@pytest.mark.parametrize("kind", ["INT4", "FLOAT8E5M2"])
+def test_numbers_of_few_bits_are_refused_by_name(kind: str, tmp_path: Path) -> None:
+    small = getattr(TensorProto, kind)
+    nodes = [
+        helper.make_node("Cast", ["x"], ["few"], "narrow", to=small),
+        helper.make_node("Cast", ["few"], ["y"], "wide", to=FLOAT),
+    ]
+    graph = helper.make_graph(nodes, "graph", [tensor()], [helper.make_empty_tensor_value_info("y")])
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    with pytest.raises(OnnxConversionError, match=rf"Cast \(node narrow\).* of type {kind.lower()}"):
+        to_relax(load_network(str(path)), parse_target("llvm"))
+    with pytest.raises(BadInputShapeError, match="float8_e5m2 cannot be an input"):
+        load_network(str(path), inputs=[{"shape": [3], "dtype": "float8_e5m2"}])
 
 
 def test_missing_external_data_is_an_error(tmp_path: Path) -> None:
