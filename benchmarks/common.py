@@ -186,14 +186,20 @@ def command_line(arguments: Sequence[str]) -> str:
     return " ".join(["python -m", module, *(word if " " not in word else f"'{word}'" for word in rest)])
 
 
+_STATUS = ("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)benchmarks/results")
+
+
 def revision(folder: Path) -> str | None:
-    """Commit of a checkout, with `+changes` if its files differ from it; None outside a checkout."""
+    """Commit of a checkout, with `+changes` if its files differ from it; None outside a checkout.
+
+    Results that a benchmark wrote are no change.
+    """
     try:
         commit, changes = (
             subprocess.run(
                 ["git", "-C", str(folder), *words], capture_output=True, text=True, check=True, timeout=30
             ).stdout.strip()
-            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+            for words in (("rev-parse", "HEAD"), _STATUS)
         )
     except (OSError, subprocess.SubprocessError):
         return None
