@@ -212,7 +212,7 @@ VISIONS: Mapping[str, Entry] = {
         ATTENTION, "beitv2_base_patch16_224", img_size=64, depth=2, embed_dim=64, num_heads=4
     ),
     "timm_coatnet": _timm(ATTENTION, "coatnet_nano_rw_224", img_size=64),
-    "timm_convmixer": _timm(CONVOLUTIONAL, "convmixer_768_32", depth=2, dim=64),
+    "timm_convmixer": from_timm(CONVOLUTIONAL, "convmixer_768_32", 64),
     "timm_davit": _timm(ATTENTION, "davit_tiny", depths=(1, 1, 1, 1), embed_dims=(16, 32, 48, 64)),
     "timm_gcvit": _timm(ATTENTION, "gcvit_xxtiny", 64, img_size=64),
     "timm_ghostnet": from_timm(MOBILE, "ghostnet_050", 64),
