@@ -191,7 +191,9 @@ def main(words: Sequence[str] | None = None) -> None:
     this = sys.modules[__name__]
     arguments = suite.arguments_of(this, BENCHMARK, LIMIT_S, words)
     cases = list(backend_cases((arguments.runs_in / "models").resolve()))
-    suite.run_suite(this, BENCHMARK, cases, conversion_check.check_operator, limit_s=LIMIT_S, words=words)
+    further = {"unsupported": list(UNSUPPORTED)}
+    check = conversion_check.check_operator
+    suite.run_suite(this, BENCHMARK, cases, check, limit_s=LIMIT_S, further=further, words=words)
 
 
 if __name__ == "__main__":

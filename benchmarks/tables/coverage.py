@@ -31,12 +31,19 @@ CAUSES = {
 """Kinds of causes by patterns in their texts."""
 
 
+SUPPORTED = "all of supported values"
+
+MOST_NAMES = 12
+"""Names of cases with one cause that a table has; the others are in the result."""
+
+
 def suite_families(result: Result) -> Iterator[dict[str, Any]]:
-    """Cases of a suite with their family, and once more under `all`."""
-    rows = result.values["rows"]
-    for family in [*dict.fromkeys(row["family"] for row in rows), "all"]:
+    """Cases of a suite with their family, under SUPPORTED if the suite has other families, and under `all`."""
+    rows, others = result.values["rows"], result.values.get("unsupported", [])
+    for family in [*dict.fromkeys(row["family"] for row in rows), *([SUPPORTED] if others else []), "all"]:
         for row in rows:
-            if family in (row["family"], "all"):
+            counted = family == SUPPORTED and row["family"] not in others
+            if counted or family in (row["family"], "all"):
                 outcome = row["outcome"]
                 yield {
                     "family": family,
@@ -57,7 +64,9 @@ def suite_causes(result: Result) -> Iterator[dict[str, Any]]:
         kind = found[0] if row["outcome"] == "refused" and found else row["outcome"]
         kinds.setdefault(kind, []).append(row["case"].rpartition("/")[2])
     for kind, cases in sorted(kinds.items(), key=lambda item: -len(item[1])):
-        yield {"cause": kind, "cases": len(cases), "names": ", ".join(f"`{case}`" for case in cases)}
+        named = ", ".join(f"`{case}`" for case in cases[:MOST_NAMES])
+        more = len(cases) - MOST_NAMES
+        yield {"cause": kind, "cases": len(cases), "names": named + (f" and {more} more" if more > 0 else "")}
 
 
 def suite_note(found: Sequence[Result]) -> str:
