@@ -38,7 +38,7 @@ MOST_NAMES = 12
 
 
 def suite_families(result: Result) -> Iterator[dict[str, Any]]:
-    """Cases of a suite with their family, under SUPPORTED if the suite has other families, and under `all`."""
+    """Cases of a suite with their family, under SUPPORTED if it has other families, and under `all`."""
     rows, others = result.values["rows"], result.values.get("unsupported", [])
     for family in [*dict.fromkeys(row["family"] for row in rows), *([SUPPORTED] if others else []), "all"]:
         for row in rows:
