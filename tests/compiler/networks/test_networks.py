@@ -458,6 +458,18 @@ class Absorbing(torch.nn.Module):
         return (x + 2.0**30) - 2.0**30
 
 
+class Narrowing(torch.nn.Module):
+    """Rounds its input to bfloat16, which has 8 bits of a number."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.bfloat16().float()
+
+
+def test_a_narrower_type_inside_of_a_network_counts_as_a_rounding() -> None:
+    network = Network("narrowing", (np.array([0.5, -3.0], np.float32),), Narrowing())
+    assert network.rounding_errors(network.reference_outputs()) == [3 * 2**-8]
+
+
 def test_a_rounding_error_is_the_distance_to_double_precision() -> None:
     inputs = (np.array([0.5, -3.0], np.float32),)
     network = Network("absorbing", inputs, Absorbing())
