@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
 
@@ -21,6 +22,11 @@ def main(words: Sequence[str]) -> None:
         while time.monotonic() < until:
             network(*inputs)
     except UserError as error:
-        sys.exit(f"error: {error}")
+        _fail(str(error))
     except MemoryError:
-        sys.exit("error: out of memory")
+        _fail("out of memory")
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(2)
