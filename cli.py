@@ -29,11 +29,12 @@ class CommandError(UserError, ValueError):
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry of the command; exits with 1 for a finding, 2 for an error, 130 after Ctrl-C.
 
-    SIGTERM and SIGHUP end it as Ctrl-C does, with 143 and 129.
+    SIGTERM and SIGHUP end it as Ctrl-C does, with 143 and 129. Without `arguments`, which are those of the
+    process by default, the process must end afterwards: it no longer hears these signals.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     print_any_character()
-    with signals_interrupt(), exits_cleanly():
+    with exits_cleanly(), signals_interrupt(to_the_end=arguments is None):
         try:
             if words == ["version"] or words[-1:] == ["--version"]:
                 print(f"{PROGRAM} {__version__}")

@@ -41,7 +41,8 @@ for line in sys.stdin:
         for name, most in request["limits"].items():
             limit(name, most)
         module, _, function = request["entry"].partition(":")
-        getattr(import_module(module), function)(request["words"])
+        sys.argv = [module, *request["words"]]
+        getattr(import_module(module), function)()
         sys.exit()
     print(child, flush=True)
     _, status = os.waitpid(child, 0)
@@ -113,7 +114,7 @@ class ForkedCommands:
         Args:
             folder: current folder of the command.
             words: its arguments.
-            entry: module and function that gets the words; by default the command `foretune`.
+            entry: module and function that finds the words in `sys.argv`; by default the command `foretune`.
             streams: folder for its output, by default `folder`.
             environment: further environment variables.
             limits: names of `resource` and their values; RLIMIT_AS counts from the memory after the imports.

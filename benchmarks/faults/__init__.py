@@ -14,6 +14,6 @@ command that the interruption told.
 outlive a faulted command, `tracebacks` outputs with one, and `not_continued` second runs that fail. `hung`
 counts commands that did not end. `wrong_status` counts exit statuses that do not tell what happened: 2 is an
 error with its message, 143 and 129 are SIGTERM and SIGHUP, and 0 is finished work. The seed decides on all
-faults. Rows are kept in `outputs/benchmarks/faults`, so that a stopped run resumes. 100 faults take one to two
-hours on two cores.
+faults. Rows are kept in `outputs/benchmarks/faults`, so that a stopped run resumes. 100 faults take one to
+two hours on two cores.
 """

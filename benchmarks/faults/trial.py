@@ -9,6 +9,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ class Trials:
             return f"ended before {after_s:.2f} s"
         number, pid = SIGNALS.get(fault.kind, signal.SIGKILL), command.pid
         if fault.kind == KILL_CHILD:
-            children = sorted(process.pid for process in psutil.Process(pid).children(recursive=True))
+            children = _children(pid)
             if not children:
                 return f"no child after {after_s:.2f} s"
             pid = children[fault.choice % len(children)]
@@ -124,7 +125,8 @@ class Trials:
         """Whether a command ended in time; it is killed otherwise."""
         if command.wait(max(LIMIT_S, LIMIT_TIMES * self._seconds[fault.command])) is not None:
             return True
-        os.kill(command.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it may have ended just now
+            os.kill(command.pid, signal.SIGKILL)
         command.wait(60)
         return False
 
@@ -150,13 +152,22 @@ def environment_in(folder: Path) -> dict[str, str]:
     return {"XDG_CACHE_HOME": str(folder / "cache"), "HOME": str(folder), "TMPDIR": str(temporary)}
 
 
+def _children(pid: int) -> list[int]:
+    """Descendants of a process, none if it has ended."""
+    try:
+        return sorted(process.pid for process in psutil.Process(pid).children(recursive=True))
+    except psutil.NoSuchProcess:
+        return []
+
+
 def _left_running(mark: str) -> int:
     """Number of processes that a command has left, which are killed then."""
     deadline = time.monotonic() + _ENDS_WITHIN_S
     while (found := _marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.1)
     for process in found:
-        process.kill()
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
     return len(found)
 
 
