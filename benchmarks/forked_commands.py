@@ -50,6 +50,12 @@ for line in sys.stdin:
 """
 
 
+def _hear_signals() -> None:
+    """Hears the signals that processes in the background of a shell, or of nohup, were started to ignore."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @dataclass
 class ForkedCommand:
     """A command that was started; its output is in files while it runs."""
@@ -91,8 +97,7 @@ class ForkedCommands:
             stdout=subprocess.PIPE,
             bufsize=0,
             env={**os.environ, **self._environment},
-            # Tests that run in the background of a shell ignore Ctrl-C, and their processes inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=_hear_signals,
         )
         return self
 

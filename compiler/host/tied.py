@@ -50,7 +50,7 @@ def ignore(*numbers: signal.Signals) -> None:
 
 
 def go_first_without_memory() -> None:
-    """Makes Linux kill this process before its parent when memory runs out; the parent can repeat its work."""
+    """Makes Linux kill this process, whose work can be repeated, before its parent when memory runs out."""
     with suppress(OSError):  # of another system
         Path("/proc/self/oom_score_adj").write_text(_GOES_FIRST)
 

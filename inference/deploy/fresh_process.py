@@ -52,8 +52,8 @@ def time_in_fresh_process(library: Path, inputs: Sequence[NDArray[Any]]) -> list
         done = run_tied(["-m", __name__, str(library.resolve()), str(arrays)], env=environment)
     if done.returncode == -signal.SIGKILL:
         raise FreshProcessError(
-            f"{library}: the new process that timed it was killed, probably because memory ran out: free some "
-            "and repeat the command"
+            f"{library}: the new process that timed it was killed, probably because memory ran out: free "
+            "some and repeat the command"
         )
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]

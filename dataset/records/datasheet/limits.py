@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ....wording import MISSING, counted, part_of, significant, verb
-from ..low_peaks import REMEDY
+from ..low_peaks import REMEDY, LowPeak
 from .overview import Overview
 from .peaks import DevicePeak, device_peaks
 
@@ -69,6 +69,10 @@ def too_low_peak(peak: DevicePeak) -> str:
     )
 
 
+def _remedied(low: LowPeak) -> str:
+    return f"{str(low)[:1].upper()}{str(low)[1:]}; {REMEDY}."
+
+
 FEW_RECORDS = 10
 """Number of valid records below which a task says little about the ranking of its programs."""
 
@@ -86,14 +90,17 @@ def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[
     if simulated := int(records.simulated.sum()):
         which = f"{counted(simulated, 'record')} {verb(simulated, 'is', 'are')}"
         yield f"{which} simulated: training leaves out simulated records."
+    exceeded = {low.hardware.hardware_id: low for low in overview.low_peaks if low.is_exceeded}
     for low in overview.low_peaks:
-        yield f"{str(low)[:1].upper()}{str(low)[1:]}; {REMEDY}."
+        if not low.is_exceeded:
+            yield _remedied(low)
     if len(overview.hardware) == 1:
         (hardware,) = overview.hardware.values()
         yield f"All latencies were measured on one device ({hardware.name}) and say nothing about others."
     for peak in device_peaks(overview):
         if peak.too_low:
-            yield f"{too_low_peak(peak)} Efficiencies, which are computed with it, may exceed 1."
+            also = f" {_remedied(exceeded[peak.device])}" if peak.device in exceeded else ""
+            yield f"{too_low_peak(peak)} Efficiencies, which are computed with it, may exceed 1.{also}"
     dtypes = sorted(set(tasks.dtype) - {""})
     if len(dtypes) == 1:
         yield f"All tasks compute in {dtypes[0]}."
