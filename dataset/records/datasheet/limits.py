@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ....wording import MISSING, counted, part_of, significant, verb
-from ..low_peaks import REMEDY, LowPeak
+from ..low_peaks import REMEDY
 from .overview import Overview
 from .peaks import DevicePeak, device_peaks
 
@@ -69,10 +69,6 @@ def too_low_peak(peak: DevicePeak) -> str:
     )
 
 
-def _remedied(low: LowPeak) -> str:
-    return f"{str(low)[:1].upper()}{str(low)[1:]}; {REMEDY}."
-
-
 FEW_RECORDS = 10
 """Number of valid records below which a task says little about the ranking of its programs."""
 
@@ -90,17 +86,15 @@ def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[
     if simulated := int(records.simulated.sum()):
         which = f"{counted(simulated, 'record')} {verb(simulated, 'is', 'are')}"
         yield f"{which} simulated: training leaves out simulated records."
-    exceeded = {low.hardware.hardware_id: low for low in overview.low_peaks if low.is_exceeded}
     for low in overview.low_peaks:
-        if not low.is_exceeded:
-            yield _remedied(low)
+        yield f"{str(low)[:1].upper()}{str(low)[1:]}; {REMEDY}."
     if len(overview.hardware) == 1:
         (hardware,) = overview.hardware.values()
         yield f"All latencies were measured on one device ({hardware.name}) and say nothing about others."
+    named = {low.hardware.hardware_id for low in overview.low_peaks if low.is_exceeded}
     for peak in device_peaks(overview):
-        if peak.too_low:
-            also = f" {_remedied(exceeded[peak.device])}" if peak.device in exceeded else ""
-            yield f"{too_low_peak(peak)} Efficiencies, which are computed with it, may exceed 1.{also}"
+        if peak.too_low and peak.device not in named:
+            yield f"{too_low_peak(peak)} Efficiencies, which are computed with it, may exceed 1."
     dtypes = sorted(set(tasks.dtype) - {""})
     if len(dtypes) == 1:
         yield f"All tasks compute in {dtypes[0]}."
