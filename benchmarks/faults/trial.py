@@ -70,6 +70,7 @@ class Trials:
         hung_again = not self._ended(fault, again)
         left += _left_running(f"{mark}-again")
         done = again.status == 0 or _is_complete(fault, folder, again.errors)
+        texts = [errors, command.output, again.errors, again.output]
         return {
             "fault": fault.number,
             "command": fault.command,
@@ -82,9 +83,8 @@ class Trials:
             "continued_message": "" if done else _message(again.errors),
             "lost": len(before - subject.stored(folder)),
             "left_running": left,
-            "tracebacks": sum(
-                _TRACEBACK in text for text in (errors, command.output, again.errors, again.output)
-            ),
+            "tracebacks": sum(_TRACEBACK in text for text in texts),
+            "traceback": next((_traceback(text) for text in texts if _TRACEBACK in text), ""),
             "hung": hung or hung_again,
         }
 
@@ -199,6 +199,11 @@ def _is_complete(fault: Fault, folder: Path, errors: str) -> bool:
         and (folder / "trained/checkpoint/card.json").is_file()
         and "exists" in errors
     )
+
+
+def _traceback(text: str) -> str:
+    """Beginning of the first traceback in a text."""
+    return text[text.index(_TRACEBACK) :][:4000]
 
 
 def _message(errors: str) -> str:

@@ -65,9 +65,8 @@ def low_peaks(results: Results) -> str:
         for low in read_overview(RecordStore(ROOT / "data" / name)).low_peaks:
             peak, fastest = low.hardware.peak_gflops, low.fastest_gflops
             device = f"{_machine(low.hardware)}, `{low.hardware.hardware_id}`"
-            rows.append(
-                [f"`data/{name}`", device, f"{peak:.3g} GFLOP/s", f"{fastest:.3g} GFLOP/s", times(fastest / peak)]
-            )
+            rates = [f"{rate:.3g} GFLOP/s" for rate in (peak, fastest)]
+            rows.append([f"`data/{name}`", device, *rates, times(fastest / peak)])
     heads = ["dataset", "device", "peak", "fastest program", "program over peak"]
     return table_text(pd.DataFrame(rows, columns=heads), "Computed from the files.")
 
