@@ -22,7 +22,8 @@ MARK = "FORETUNE_FAULT"
 """Environment variable of all processes of a command."""
 
 LIMIT_S, LIMIT_TIMES = 300.0, 10.0
-"""A command counts as hung after so many seconds, and so many times its duration without a fault."""
+"""A command counts as hung after so long: seconds, or a multiple of its duration without a fault if
+that is longer."""
 
 _ENDS_WITHIN_S = 30.0
 """Seconds that processes may take to end after their command."""

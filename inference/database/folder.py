@@ -105,7 +105,7 @@ def held_briefly(folder: Path, *, only_read: bool = False) -> Iterator[None]:
 
 
 def all_text(path: Path) -> str:
-    """Text of a file; empty if it does not exist. Raises DatabaseUnreadableError for one that is no UTF-8."""
+    """Text of a file; empty if it does not exist. Raises DatabaseUnreadableError if it is not UTF-8."""
     content = path.read_bytes() if path.exists() else b""
     try:
         return content.decode()
@@ -182,7 +182,7 @@ def _is_finished(lines: list[str]) -> bool:
 def read_notes(path: Path, read: Callable[[dict[str, Any]], _Read]) -> list[_Read]:
     """Result of `read` for each note of a file, in their order; empty if the file does not exist.
 
-    Raises DatabaseUnreadableError for a line that is no JSON, or on which `read` raises an error.
+    Raises DatabaseUnreadableError for a line without JSON, or on which `read` raises an error.
     """
     found = []
     for number, line in enumerate(whole_lines(path), 1):
