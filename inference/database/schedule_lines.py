@@ -19,13 +19,16 @@ from ...compiler.task import Task
 from ...compiler.templates.cpu.intrinsics.registry import register_intrinsics
 from ...compiler.tvm_compat import target_to_json
 from ...dataset.records.database_lines import RECORD_FILE, WORKLOAD_FILE, parsed_workload, record_line
-from ...errors import UserError
+from ...errors import first_line
 from ...files import write_whole
-from .folder import append_lines, held_briefly, whole_lines
-
-
-class DatabaseUnreadableError(UserError, ValueError):
-    """A line of a database is not JSON, or is not in MetaSchedule's format."""
+from .folder import (
+    DatabaseUnreadableError,
+    all_text,
+    append_lines,
+    held_briefly,
+    unreadable,
+    whole_lines,
+)
 
 
 class ScheduleLines:
@@ -54,24 +57,29 @@ class ScheduleLines:
             try:
                 self._note(parsed_workload(line), line)
             except ValueError as error:
-                raise _unreadable(self._workload_file, number, error) from error
+                raise unreadable(self._workload_file, number, error) from error
         return records
 
     def unreadable(self, number: int, error: ValueError) -> DatabaseUnreadableError:
         """The error for a line of records, counted from 1, that cannot be read."""
-        return _unreadable(self._record_file, number, error)
+        return unreadable(self._record_file, number, error)
 
     def workload_hash(self, number: int) -> str:
         """Workload hash of the task with the number that records use."""
         return self._hashes[number]
 
     def schedules(self, workload_hash: str, lines: Sequence[str]) -> list[ms.database.TuningRecord]:
-        """TVM's objects for the records of a known task."""
+        """TVM's objects for the records of a known task. Raises DatabaseUnreadableError."""
         if not lines:
             return []
-        workload = ms.database.Workload.from_json(json.loads(self._workloads[workload_hash]))
-        register_intrinsics("".join(lines))  # which applying a template needs
-        return [ms.database.TuningRecord.from_json(json.loads(line)[1], workload) for line in lines]
+        try:
+            workload = ms.database.Workload.from_json(json.loads(self._workloads[workload_hash]))
+            register_intrinsics("".join(lines))  # which applying a template needs
+            return [ms.database.TuningRecord.from_json(json.loads(line)[1], workload) for line in lines]
+        except Exception as error:  # TVM raises InternalError, TypeError, ValueError and others
+            number = self._hashes.index(workload_hash) + 1
+            found = ValueError(f"TVM reads no schedule of this task: {first_line(error)}")
+            raise unreadable(self._workload_file, number, found) from error
 
     def add(
         self, task: Task, contents: Sequence[Sequence[Any]], *, without: Collection[str] = ()
@@ -130,11 +138,4 @@ def _arguments(task: Task) -> list[Any]:
 
 
 def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-
-
-def _unreadable(path: Path, number: int, error: ValueError) -> DatabaseUnreadableError:
-    return DatabaseUnreadableError(
-        f"database={path}: line {number} cannot be read: {error}; remove the line from a copy of the folder, "
-        "or tune into another folder"
-    )
+    return all_text(path).splitlines()

@@ -78,6 +78,7 @@ class NetworkRun(TuningRun):
             float_products=float_products(lowered.relax_mod),
             agreement=timed.agreement,
             peak_gflops=timed.peak_gflops,
+            estimated_peak_mb=self._need.bytes / 1e6,
             library_s=timed.library_s,
             libraries=trial.written,
         )
@@ -101,7 +102,7 @@ class NetworkRun(TuningRun):
         original = original_of(network, config, self.work)
         # The dry run of a set's network was before the search.
         lowered = lowered_for(network, target, config, self.work, original if self.searches else None)
-        check_memory(config, network.name, weights, activation_bytes(lowered.relax_mod))
+        self._need = check_memory(config, network.name, weights, activation_bytes(lowered.relax_mod))
         return network, original, lowered
 
     def _loaded(self) -> Network:

@@ -301,6 +301,8 @@ class TuneResult:
     """Cores that the run may use."""
     peak_mb: float | None = None
     """Peak memory of the run with all its processes, in megabytes; None if unknown."""
+    estimated_peak_mb: float | None = None
+    """Estimate of `peak_mb` before the search; None for a run that compiled nothing."""
     agreement: Agreement | None = None
     """Agreement with the float32 network; None for a float32 network and for one that did not run here."""
     alternatives: list[AlternativeResult] = field(default_factory=list)

@@ -177,9 +177,9 @@ class TuningRun(ABC):
                 workforce.close()
 
     def _start(self, workforce: Workforce, database: TuningDatabase) -> None:
-        workforce.start()
-        if (hardware := workforce.hardware()).details.get(DISTURBED):
-            say(self.console, f"{LowPeak(hardware, 0.0)}, and the cost model reads it", "yellow")
+        started, hardware = workforce.start(), workforce.hardware()
+        if started and hardware.details.get(DISTURBED):
+            say(self.console, f"{LowPeak(hardware, 0.0)}; the cost model reads it", "yellow")
         database.describe(hardware)
 
     def _expects_nothing(self, database: TuningDatabase) -> bool:
