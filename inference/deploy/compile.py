@@ -18,8 +18,10 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.support.cc import get_cc
 from tvm.target import Target
 
+from ...compiler.codegen.argument_checks import marked_internal
 from ...compiler.codegen.checksum import append_checksum
 from ...compiler.codegen.linker import linker
+from ...compiler.codegen.packed_weights import with_packed_weights
 from ...compiler.codegen.passes import improve_code
 from ...compiler.codegen.plain_schedules import plainly_scheduled
 from ...compiler.networks import task_names
@@ -28,7 +30,6 @@ from ...compiler.templates.gpu.function import kernel_modules
 from ...compiler.tvm_compat import (
     CUDA_PASSES,
     as_task_module,
-    has_blocks,
     load_tensor_intrinsics,
     target_cores,
     workload_hash,
@@ -176,7 +177,7 @@ def compile_network(
     scheduled_mod = plainly_scheduled(scheduled_mod, loops)
     with build_context(target):
         try:
-            packed_mod = with_packed_weights(scheduled_mod)
+            packed_mod = marked_internal(with_packed_weights(scheduled_mod))
             task_of = _tasks_of_functions(packed_mod, hashes, tasks)
             description = describe(packed_mod, target, task_of)
             described_mod = packed_mod if description is None else with_description(packed_mod, description)
@@ -237,21 +238,6 @@ def how_to_run(library: Path, target: Target) -> list[str]:
         f"wrote {library}: foretune.load({path!r})(*inputs)",
         f"  as fast by stock TVM with TVM_NUM_THREADS={target_cores(target)} TVM_BIND_THREADS=0 set: {stock}",
     ]
-
-
-def with_packed_weights(scheduled_mod: tvm.IRModule) -> tvm.IRModule:
-    """The module with constants in the layouts that schedules chose, instead of repacked in each run."""
-    # The pass fails on functions without blocks, in which it has nothing to change.
-    loose = {
-        var: func
-        for var, func in scheduled_mod.functions_items()
-        if isinstance(func, tvm.tirx.PrimFunc) and not has_blocks(func)
-    }
-    kept = {var: func for var, func in scheduled_mod.functions_items() if var not in loose}
-    split = relax.transform.SplitLayoutRewritePreproc()(tvm.IRModule(kept, attrs=scheduled_mod.attrs))
-    for var, func in loose.items():
-        split[var] = func
-    return relax.transform.FoldConstant()(split)
 
 
 def build_context(target: Target) -> tvm.transform.PassContext:
