@@ -1,6 +1,6 @@
 """Functions of a network without the checks of their arguments.
 
-TVM checks shape, type and alignment of each argument in each function. LLVM takes a quarter of its time for
+TVM checks type, shape and strides of each argument in each function. LLVM takes a quarter of its time for
 these checks. They can fail only for arrays of the caller: constants, and the results of other functions, are
 allocated by the network itself. Programs are measured without them, too.
 """
