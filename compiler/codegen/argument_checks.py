@@ -53,13 +53,14 @@ def _is_own(value: relax.Expr, own: set[relax.Var]) -> bool:
     return isinstance(value, GenericConst) or (isinstance(value, relax.Var) and value in own)
 
 
+def is_internal(func: object) -> bool:
+    """Whether `marked_internal` marked a function."""
+    return isinstance(func, PrimFunc) and bool(func.attrs.get(_UNCHECKED, False))
+
+
 def without_checks(mod: tvm.IRModule) -> tvm.IRModule:
     """A lowered module without the checks of the functions that `marked_internal` marked."""
-    marked = {
-        var: func
-        for var, func in mod.functions_items()
-        if isinstance(func, PrimFunc) and func.attrs.get(_UNCHECKED, False)
-    }
+    marked = {var: func for var, func in mod.functions_items() if is_internal(func)}
     if not marked:
         return mod
     functions = {**dict(mod.functions_items()), **dict(_skip(marked).functions_items())}

@@ -196,13 +196,18 @@ def has_blocks(func: PrimFunc) -> bool:
 
 def chooses_layout(mod: tvm.IRModule) -> bool:
     """Whether a scheduled module starts with a layout change of weights."""
+    return changes_layout(entry_function(mod).body)
+
+
+def changes_layout(stmt: Any) -> bool:
+    """Whether a statement has a layout change of weights."""
     found: list[SBlock] = []
 
     def visit(block: SBlock) -> None:
         if _LAYOUT_CHANGE in block.annotations:
             found.append(block)
 
-    tvm_ffi.structural_walk(entry_function(mod).body, (SBlock, visit))
+    tvm_ffi.structural_walk(stmt, (SBlock, visit))
     return bool(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,8 +15,9 @@ from types import TracebackType
 
 import tvm
 
+from ...compiler.codegen.objects import ObjectFiles
 from ...compiler.task import Task
-from ...dataset.measure import Executor, MeasureJob, MeasureOutcome
+from ...dataset.measure import Executor, KeepsObjects, MeasureJob, MeasureOutcome
 from ...dataset.measure.machine_errors import DevicesLostError
 from .candidate import MeasuredCandidate
 from .loop import CandidateBatch
@@ -75,15 +77,17 @@ class MeasuringThreads:
         executor: Executor,
         may_measure: Callable[[TaskSearch], bool],
         around: Callable[[], AbstractContextManager[object]],
+        objects: ObjectFiles | None = None,
     ) -> None:
         """Prepares the threads.
 
         `may_measure` returns whether another batch of a task's round may start. `around` is active during
-        every measurement.
+        every measurement. `objects` takes the object file of the fastest program of each round.
         """
         self._executor = executor
         self._may_measure = may_measure
         self._around = around
+        self._objects = objects
         self._threads = ThreadPoolExecutor(max(1, executor.devices))
         self._rounds: dict[Future[list[MeasuredCandidate]], TaskSearch] = {}
         self._untuned: Future[list[float | None]] | None = None
@@ -170,6 +174,7 @@ class MeasuringThreads:
         try:
             with self._around():
                 self._measure_batches(search)
+            self._keep_object(search)
             return search.loop.measured_in_round
         finally:
             search.effort.measure_s += time.monotonic() - start
@@ -185,6 +190,16 @@ class MeasuringThreads:
                 }
                 loop.learn(replace(batch, candidates=tuple(measured)), list(measured.values()))
                 raise
+
+    def _keep_object(self, search: TaskSearch) -> None:
+        """Keeps the object file of the task's fastest program if it comes from this round."""
+        if self._objects is None or not isinstance(self._executor, KeepsObjects):
+            return
+        for one in search.loop.measured_in_round:
+            if one.latency_s == search.best_s < math.inf:
+                job = MeasureJob(one.candidate.module, keep_built=True)
+                if (data := self._executor.object_file(job)) is not None:
+                    self._objects.keep(data)
 
     def _measured(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
         with self._gate.passed():
