@@ -198,10 +198,12 @@ def compile_network(
             }
             if broken:
                 kept_out = {*unscheduled, *broken.values()}
-                compiled = compile_network(relax_mod, target, database, unscheduled=kept_out, plain=plain)
+                compiled = compile_network(
+                    relax_mod, target, database, unscheduled=kept_out, plain=plain, kept=kept
+                )
                 return replace(compiled, unbuildable=tuple(broken))
             if loops:  # a plain schedule does not build
-                return compile_network(relax_mod, target, database, unscheduled=unscheduled)
+                return compile_network(relax_mod, target, database, unscheduled=unscheduled, kept=kept)
             raise NetworkBuildError(
                 f"target={target.kind.name}: TVM cannot build the network with "
                 f"{part_of(len(scheduled), len(names), 'task')} scheduled: {first_line(error)}; try other "

@@ -58,7 +58,7 @@ def test_other_work_has_the_machine_alone(pool):
 
 
 def test_the_object_file_of_a_kept_library_defines_the_symbol_of_its_program(pool):
-    kept = job(Doubled, keep_built=True)
+    kept = job(DoubledInTiles, keep_built=True)
     pool.measure([kept])
     symbol = symbol_of(load(kept.module)["main"], TARGET)
     data = pool.object_file(kept)
