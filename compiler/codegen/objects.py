@@ -127,4 +127,4 @@ class Linked:
 
 
 NOTHING_LINKED = Linked({}, {})
-"""A network all of whose functions are compiled with it."""
+"""A network whose functions are all compiled."""

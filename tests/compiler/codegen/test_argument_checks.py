@@ -18,7 +18,7 @@ def increment() -> tvm.tirx.PrimFunc:
 
 
 def chain() -> tvm.IRModule:
-    """Relax module of functions that add 1 each, named by what they get."""
+    """Relax module of functions that add 1; each has the name of its argument."""
     builder = relax.BlockBuilder()
     names = ("input", "result", "view", "both", "constant", "unused")
     add = {name: builder.add_func(increment().with_attr("name", name), name) for name in names}
