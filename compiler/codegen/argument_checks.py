@@ -35,7 +35,7 @@ def marked_internal(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 def _add_calls(func: relax.Function, called: set[str], checked: set[str]) -> None:
-    """Adds the names of called TIR functions to `called`, and names of functions that need checks to `checked`."""
+    """Adds names of TIR functions to `called`, and to `checked` if they may get arrays of the caller."""
     own: set[relax.Var] = set()  # arrays that the network allocates
     for var, value in relax_bindings(func):
         if (name := called_function(value)) is not None:
