@@ -63,9 +63,6 @@ def without_checks(mod: tvm.IRModule) -> tvm.IRModule:
     marked = {var: func for var, func in mod.functions_items() if is_internal(func)}
     if not marked:
         return mod
-    functions = {**dict(mod.functions_items()), **dict(_skip(marked).functions_items())}
+    unchecked = tvm.tirx.transform.SkipAssert()(tvm.IRModule(marked))
+    functions = {**dict(mod.functions_items()), **dict(unchecked.functions_items())}
     return tvm.IRModule(functions, attrs=mod.attrs)
-
-
-def _skip(functions: dict[tvm.ir.GlobalVar, PrimFunc]) -> tvm.IRModule:
-    return tvm.tirx.transform.SkipAssert()(tvm.IRModule(functions))

@@ -15,11 +15,7 @@ from tvm.target import Target
 from tvm.tirx import PrimFunc
 
 from ..tvm_compat import called_function, has_blocks, relax_bindings
-
-_QUICK = Target({"kind": "llvm", "opt-level": 0})
-"""CPU of this process, with code that is generated faster than it runs."""
-
-_UNCHECKED = {"tirx.disable_assert": True}
+from .plain_schedules import unoptimised
 
 
 def with_packed_weights(scheduled_mod: tvm.IRModule) -> tvm.IRModule:
@@ -53,8 +49,8 @@ def _packed(split: tvm.IRModule, given: set[str]) -> tvm.IRModule:
     if not layouts:
         return split
     named = {name: func.with_attr("global_symbol", name) for name, func in layouts.items()}
-    with tvm.transform.PassContext(config=_UNCHECKED):
-        library = tvm.tirx.build(tvm.IRModule(named), target=_QUICK)
+    with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
+        library = tvm.tirx.build(tvm.IRModule(named), target=unoptimised(Target("llvm")))
     change = _Packing(split, {name: library[name] for name in layouts})
     packed = tvm.IRModule(split.functions, attrs=split.attrs)
     for var, func in functions.items():
