@@ -115,7 +115,7 @@ class Trial:
         self.watch = watch
         self.elapsed_s = elapsed_s
         self.predicted = predicted
-        self.objects = objects or ObjectFiles()
+        self.objects = ObjectFiles() if objects is None else objects
         self.written: list[WrittenLibrary] = []
         """Libraries that were written to `config.export`, each of which replaced the one before."""
 
