@@ -305,11 +305,11 @@ def test_a_plain_schedule_that_does_not_build_is_left_out(
             raise_in_build.append(True)
         return mod
 
-    def compile_(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
+    def compile_(mod: tvm.IRModule, **settings: object) -> tvm.runtime.Executable:
         if raise_in_build:
             raise_in_build.clear()
             raise ValueError("no code")
-        return compiles(mod, target=target)
+        return compiles(mod, **settings)
 
     raise_in_build: list[bool] = []
     compiles = tvm.compile
