@@ -24,6 +24,7 @@ from tvm.tirx.compilation_pipeline import PIPELINE_MAP, register_tir_pipeline
 
 from ..operators.shared.tir import extents
 from ..tvm_compat import cpu_target
+from .argument_checks import without_checks
 from .fast_scheduling import bound_scheduling
 from .prefetching import with_prefetches
 from .remainders import with_remainders_apart
@@ -64,7 +65,10 @@ def _before_lowering(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRM
 
 @tvm.transform.module_pass(opt_level=0)
 def _after_lowering(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-    return _changed(mod, lambda func: with_local_arrays(with_integer_rounding(with_native_rounding(func))))
+    unchecked = without_checks(mod)
+    return _changed(
+        unchecked, lambda func: with_local_arrays(with_integer_rounding(with_native_rounding(func)))
+    )
 
 
 def _changed(mod: tvm.IRModule, change: Callable[[PrimFunc], PrimFunc]) -> tvm.IRModule:

@@ -46,7 +46,7 @@ class NetworkRun(TuningRun):
                 network, original, lowered = self._lowered(opened.target)
             joined = self.joined_calls(lowered.relax_mod, opened.target)
             templates = self.gpu_templates(lowered.tasks, opened, joined)
-            trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
+            trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted, self.objects)
             if config.anytime:
                 subject = Subject(network, original, lowered, opened)
                 self.anytime = AnytimeLibrary(trial, subject, self.left_s)
