@@ -278,7 +278,7 @@ def test_a_search_for_a_cpu_does_without_the_intrinsics_of_other_devices():
 import sys
 from foretune.compiler.operators import Dense, to_task
 from foretune.compiler.tvm_compat import design_spaces, load_cpu_intrinsics, make_tune_context, parse_target
-load_cpu_intrinsics()
+load_cpu_intrinsics(alone=True)
 task = to_task(Dense(rows=8, in_features=64, out_features=32))
 target = parse_target({"kind": "llvm", "mcpu": "cascadelake", "num-cores": 2})  # its rules ask for VNNI's
 assert design_spaces(make_tune_context(task.mod, target, seed=0), "task")
