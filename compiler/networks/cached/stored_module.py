@@ -45,7 +45,7 @@ def parts_of(stored: StoredModule, key: str) -> list[bytes | memoryview]:
     body = lift.visit_expr(main.body)
     bare = tvm.IRModule(mod.functions, attrs=mod.attrs)
     bare[_MAIN] = relax.Function([*main.params, *lift.params], body, main.ret_ty, main.is_pure, main.attrs)
-    arrays = [np.ascontiguousarray(constant.value.numpy()) for constant in lift.constants]
+    arrays = [constant.value.numpy() for constant in lift.constants]
     header = {
         "key": key,
         "lowering_s": stored.lowering_s,
@@ -76,7 +76,7 @@ def module_of(data: bytes, key: str) -> StoredModule:
 
 
 def _bytes_of(array: NDArray[Any]) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
 
 def _constants(kinds: list[tuple[str, list[int]]], data: memoryview) -> Iterator[NDArray[Any]]:
