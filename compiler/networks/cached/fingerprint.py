@@ -12,6 +12,7 @@ from inspect import signature
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -41,18 +42,18 @@ def fingerprint(network: Network, *, quantised: bool = False) -> str | None:
         inputs = network.torch_inputs()
         hashed.update(repr([*signature(network.module.forward).parameters]).encode())
         for tensor in inputs:
-            recorder.number(tensor)
-        with torch.inference_mode():
+            recorder.number(tensor, of_inputs=True)
+        with torch.inference_mode(), torch.random.fork_rng(devices=[]):
+            before = torch.get_rng_state()
             with recorder:
                 output = network.module(*inputs)
+            if not torch.equal(before, torch.get_rng_state()):  # it draws random numbers
+                return None
             recorder.read(output_tensors(output))
     except Exception:  # a run under observation may raise anything, where another run does not
         return None
     return hashed.hexdigest()
 
-
-_READS_VALUES = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default}
-"""Operators by which Python sees values: what the network does then may depend on the inputs."""
 
 _PLAIN = (
     *(type(None), bool, int, float, complex, str),
@@ -64,14 +65,17 @@ _PLAIN = (
 class _Recorder(TorchDispatchMode):
     """Context that adds operators to a hash: names, settings, and tensors.
 
-    A tensor that an earlier operator made has a number. Others are weights, which are read by value.
+    A tensor that an earlier operator made has a number. Others are weights, which are read by value. Python
+    may see values that come from weights alone: those of inputs could lead to other operators.
     """
 
     def __init__(self, hashed: Any) -> None:
         super().__init__()
         self._hashed = hashed
         self._numbers = WeakTensorKeyDictionary()
+        self._of_inputs = WeakTensorKeyDictionary()
         self._next = 0
+        self._any_of_inputs = False
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -82,21 +86,32 @@ class _Recorder(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Calls the operator. Raises NoFingerprintError for one that the hash cannot stand for."""
-        if func in _READS_VALUES or torch.Tag.nondeterministic_seeded in func.tags:
-            raise NoFingerprintError(str(func))
+        given = tree_leaves((args, kwargs))
+        of_inputs = self._any_of_inputs or any(self._is_of_inputs(value) for value in given)
+        # Another tensor may be a view of one that is changed in place.
+        self._any_of_inputs |= of_inputs and func._schema.is_mutable
         self._hashed.update(f"{func}".encode())
         self.read([*args, *sorted((kwargs or {}).items())])
         result = func(*args, **(kwargs or {}))
-        for tensor in result if isinstance(result, list | tuple) else (result,):
-            if isinstance(tensor, torch.Tensor):
-                self.number(tensor)
+        made = result if isinstance(result, list | tuple) else [result]
+        values = [value for value in made if not isinstance(value, torch.Tensor)]
+        if of_inputs and (values or torch.Tag.dynamic_output_shape in func.tags):
+            raise NoFingerprintError(str(func))
+        for value in made:
+            if isinstance(value, torch.Tensor):
+                self.number(value, of_inputs=of_inputs)
+        self.read(values)
         return result
 
-    def number(self, tensor: torch.Tensor) -> None:
+    def number(self, tensor: torch.Tensor, *, of_inputs: bool = False) -> None:
         """Gives a tensor the next number, unless it has one, as the tensor that an operator changes."""
         if tensor not in self._numbers:
             self._numbers[tensor] = self._next
+            self._of_inputs[tensor] = of_inputs
             self._next += 1
+
+    def _is_of_inputs(self, value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and self._of_inputs.get(value, False)
 
     def read(self, values: Iterable[Any]) -> None:
         """Adds arguments to the hash. Raises NoFingerprintError."""

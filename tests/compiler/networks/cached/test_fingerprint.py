@@ -76,13 +76,33 @@ def test_another_network_has_another_hash(other: Network) -> None:
         lambda x: x + 1 if x.sum() > 0 else x - 1,
         lambda x: x * x.max().item(),
         lambda x: x + torch.randn(3),
-        lambda x: torch.cond(x.shape[0] > 2, torch.sin, torch.cos, (x,)),
+        lambda x: x + torch.randn(3, generator=torch.Generator()),
+        lambda x: x[x > 0],
+        lambda x: x if torch.equal(x, x.relu()) else x + 1,
         lambda x: x.no_such_method(),
     ],
-    ids=["branch", "value", "random", "higher order", "error"],
+    ids=["branch", "value", "random", "own generator", "shape", "equal", "error"],
 )
 def test_a_network_that_one_run_does_not_tell_has_none(function: Callable[[torch.Tensor], Any]) -> None:
     assert fingerprint(network(Calls(function))) is None
+
+
+def test_values_of_weights_may_be_seen() -> None:
+    def scaled(limit: float) -> Network:
+        weight = torch.tensor([1.0, limit])
+        return network(Calls(lambda x: x * weight.max().item() if (weight > 2).any() else x - 1))
+
+    found = [fingerprint(scaled(limit)) for limit in (3.0, 4.0, 3.0, 1.0)]
+    assert None not in found and len(set(found)) == 3 and found[0] == found[2]
+
+
+def test_a_view_of_a_weight_that_takes_in_an_input_counts_as_one() -> None:
+    def changed(x: torch.Tensor) -> torch.Tensor:
+        weight = torch.zeros(2)
+        weight[:1].add_(x[0, 0])
+        return x + 1 if weight.sum() > 0 else x
+
+    assert fingerprint(network(Calls(changed))) is None
 
 
 def test_views_and_tensors_are_told_apart_by_what_made_them() -> None:
