@@ -84,9 +84,7 @@ def lowered_network(
     return lowered
 
 
-def _with_tasks(
-    found: StoredModule, network: Network, target: Target, lowering: Lowering
-) -> LoweredNetwork:
+def _with_tasks(found: StoredModule, network: Network, target: Target, lowering: Lowering) -> LoweredNetwork:
     tasks = extract_tasks(found.relax_mod, target, network.name)
     alternatives = find_alternatives(found.relax_mod, target, lowering)
     return LoweredNetwork(found.relax_mod, tasks, alternatives, found.lowering_s)

@@ -27,6 +27,4 @@ def lowered_for(
     """The lowered network, after a dry run if there is an `original` and the network is not in the cache."""
     if original is None:
         return lowered_network(network, target, config.lowering, clock.stage, cached=config.cache)
-    return checked_lowering(
-        network, target, config.lowering, clock.stage, original, cached=config.cache
-    )
+    return checked_lowering(network, target, config.lowering, clock.stage, original, cached=config.cache)

@@ -12,8 +12,8 @@ from inspect import signature
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ..importing.onnx_graph import load

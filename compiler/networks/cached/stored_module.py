@@ -37,7 +37,7 @@ class StoredModule:
     """Seconds that `to_relax` took."""
 
 
-def parts_of(stored: StoredModule, key: str) -> list[bytes | memoryview]:
+def parts_of(stored: StoredModule, key: str) -> list[bytes]:
     """The parts of a file, in order; `key` says what the module belongs to."""
     mod = stored.relax_mod
     lift = _Lift(mod)
@@ -52,7 +52,7 @@ def parts_of(stored: StoredModule, key: str) -> list[bytes | memoryview]:
         "constants": [(str(array.dtype), array.shape) for array in arrays],
         "module": tvm.ir.save_json(bare),
     }
-    content = [json.dumps(header).encode() + b"\n", *(_bytes_of(array) for array in arrays)]
+    content = [json.dumps(header).encode() + b"\n", *(array.tobytes() for array in arrays)]
     hashed = sha256()
     for part in content:
         hashed.update(part)
@@ -73,10 +73,6 @@ def module_of(data: bytes, key: str) -> StoredModule:
     params = bare[_MAIN].params[-len(values) :] if values else []
     bind = relax.transform.BindParams(_MAIN, dict(zip(params, values, strict=True)))
     return StoredModule(bind(bare), float(header["lowering_s"]))
-
-
-def _bytes_of(array: NDArray[Any]) -> memoryview:
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
 
 def _constants(kinds: list[tuple[str, list[int]]], data: memoryview) -> Iterator[NDArray[Any]]:

@@ -151,7 +151,8 @@ def test_neither_loading_nor_the_hash_imports_the_compiler_of_torch() -> None:
         "import sys; sys.modules['tvm'] = None\n"
         "from foretune.compiler.networks.loading import load_network\n"
         "from foretune.compiler.networks.cached.fingerprint import fingerprint\n"
-        "network = load_network('torch.nn:Linear', inputs=[[2, 3]], kwargs=dict(in_features=3, out_features=4))\n"
+        "settings = dict(in_features=3, out_features=4)\n"
+        "network = load_network('torch.nn:Linear', inputs=[[2, 3]], kwargs=settings)\n"
         "assert len(fingerprint(network)) == 64\n"
         "assert not {'torch._dynamo', 'sympy', 'scipy', 'pandas', 'sklearn'} & set(sys.modules)\n"
     )

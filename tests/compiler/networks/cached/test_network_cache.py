@@ -161,7 +161,9 @@ def test_a_disk_that_cannot_be_written_is_no_error(
 def test_attributes_and_data_types_come_back(folder: Path) -> None:
     builder = tvm.relax.BlockBuilder()
     x = tvm.relax.Var("x", tvm.relax.TensorType([2], "float32"))
-    values = [np.array(value, dtype) for value, dtype in ((3, "int64"), ([True, False], "bool"), ([], "int8"))]
+    values = [
+        np.array(value, dtype) for value, dtype in ((3, "int64"), ([True, False], "bool"), ([], "int8"))
+    ]
     with builder.function("main", [x]):
         found = [tvm.relax.const(array) for array in (*values, values[0])]
         builder.emit_func_output(tvm.relax.Tuple([x, *found]))
