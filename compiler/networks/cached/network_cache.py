@@ -35,7 +35,7 @@ _SUFFIX = ".network"
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """File of one network, which may not exist yet."""
 
     path: Path
@@ -62,13 +62,13 @@ class Entry:
                 file.writelines(parts)
 
 
-def entry_of(network: Network, target: Target, lowering: Lowering) -> Entry | None:
-    """Entry of a network; None if it has no fingerprint."""
+def entry_of(network: Network, target: Target, lowering: Lowering) -> CacheEntry | None:
+    """CacheEntry of a network; None if it has no fingerprint."""
     found = fingerprint(network, quantised=lowering.data_type.network == INTEGERS)
     if found is None:
         return None
     facts = [found, sorted(asdict(lowering).items()), target_to_json(target), *_code()]
-    return Entry(cache_folder() / "networks" / f"{sha256(repr(facts).encode()).hexdigest()}{_SUFFIX}")
+    return CacheEntry(cache_folder() / "networks" / f"{sha256(repr(facts).encode()).hexdigest()}{_SUFFIX}")
 
 
 @cache

@@ -20,7 +20,7 @@ from foretune.compiler.networks import (
     to_relax,
 )
 from foretune.compiler.networks.cached import network_cache
-from foretune.compiler.networks.cached.network_cache import Entry, entry_of
+from foretune.compiler.networks.cached.network_cache import CacheEntry, entry_of
 from foretune.compiler.networks.cached.stored_module import StoredModule, parts_of
 from foretune.compiler.networks.lowering.buildable import RECAST
 from foretune.compiler.tvm_compat import parse_target
@@ -168,7 +168,7 @@ def test_attributes_and_data_types_come_back(folder: Path) -> None:
         found = [tvm.relax.const(array) for array in (*values, values[0])]
         builder.emit_func_output(tvm.relax.Tuple([x, *found]))
     mod = builder.get().with_attr(RECAST, ["equal of bool in int32"])
-    entry = Entry(folder / "abc.network")
+    entry = CacheEntry(folder / "abc.network")
     entry.store(StoredModule(mod, 1.5))
     stored = entry.load()
     assert stored is not None and stored.lowering_s == 1.5
@@ -179,7 +179,7 @@ def test_attributes_and_data_types_come_back(folder: Path) -> None:
 
 def test_those_that_were_used_last_stay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = StoredModule(tvm.IRModule({"main": _identity()}), 0.0)
-    entries = [Entry(folder / f"{name}.network") for name in "abcd"]
+    entries = [CacheEntry(folder / f"{name}.network") for name in "abcd"]
     for age, entry in zip((1, 30, 20), entries, strict=False):
         entry.store(stored)
         os.utime(entry.path, (1e9 - age, 1e9 - age))
