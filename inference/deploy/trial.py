@@ -122,6 +122,8 @@ class Trial:
     def timed(self, tuned: Tuned) -> NetworkTimings:
         """Timings that the executor supports."""
         config = self.config
+        # Importing the plots lasts a second, so a thread does it while TVM compiles.
+        Thread(target=import_module, args=("..report.write", __package__), daemon=True).start()
         if config.executor.kind == "none" and config.export is not None:
             return self._export_alone(config.export, tuned)
         if config.executor.kind == "local":
@@ -132,8 +134,6 @@ class Trial:
         return NetworkTimings()
 
     def _tuned_form(self, tuned: Tuned) -> CompiledForm:
-        # Importing the plots lasts a second, so a thread does it while TVM compiles.
-        Thread(target=import_module, args=("..report.write", __package__), daemon=True).start()
         with self.watch.stage("compile"), self.console.status("compiling the network"):
             compiled = self.compiled(tuned)
         with self.watch.stage("link"), self.console.status("generating code"):
