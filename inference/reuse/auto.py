@@ -91,16 +91,22 @@ class AutoRules(ReuseRules):
         self._target = target
         self._database = database
         self._loops: dict[str, Loops | None] = {}
+        self._children: dict[str, ChildBudget] = {}
 
     def child(self, task: Task) -> ChildBudget:
         """See ReuseRules."""
+        if task.operator not in self._children:
+            self._children[task.operator] = self._child_of(task.operator)
+        return self._children[task.operator]
+
+    def _child_of(self, operator: str) -> ChildBudget:
         auto, strategy = self._config.auto, self._config.strategy_class
         if strategy.needs_parent_program and strategy.measures_steps(self._config.strategy):
             starts = self._starts(STARTS)
             return ChildBudget(self._config.per_round, starts, total=self._config.top_k, reused=1)
         instead = self._has_templates and not strategy.needs_parent_program
         starts = self._starts(0 if instead else STARTS)
-        rounds = auto.depthwise_rounds if task.operator == "depthwise_conv2d" else 1
+        rounds = auto.depthwise_rounds if operator == "depthwise_conv2d" else 1
         heavy = ChildBudget(auto.programs, starts, max(rounds, self._config.rounds))
         light = replace(heavy, rounds=rounds, small_programs=auto.small_programs, heavy=heavy)
         return replace(light, templates_alone=auto.templates_alone)

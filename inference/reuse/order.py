@@ -66,6 +66,7 @@ class TreeOrder(Precedence):
         self._expected: dict[str, float] = {}
         self._operations: dict[str, float] = {}
         self._settled: dict[str, bool] = {}
+        self._stages: dict[str, Stage] = {}
         self._even_s: float | None = None
         self._back: dict[str, Spent] = {}
         """Rounds and programs of children before they were sent back to be searched alone."""
@@ -95,6 +96,7 @@ class TreeOrder(Precedence):
         self._children = {}
         for name, search in self._by_name.items():
             self._children.setdefault(self.parent(name), []).append(search)
+        self._forget()
 
     def send_back(self, search: TaskSearch) -> None:
         """Lets a child be searched alone; its rounds as a child do not count."""
@@ -157,11 +159,9 @@ class TreeOrder(Precedence):
     def stage(self, search: TaskSearch) -> Stage:
         """See Precedence."""
         name = search.task.workload_hash
-        if self._is_unused(search):
-            return Stage.UNUSED
-        if self._is_pending(search):
-            return Stage.STARTING if self._is_settled(self.parent(name)) else Stage.WAITING
-        return Stage.OWN if self.parent(name) == ROOT else Stage.STARTED
+        if name not in self._stages:
+            self._stages[name] = self._stage(search)
+        return self._stages[name]
 
     def comes_first(self, search: TaskSearch) -> bool:
         """See Precedence: bridges come first."""
@@ -238,6 +238,14 @@ class TreeOrder(Precedence):
             return min(programs, child.small_programs)
         return programs
 
+    def _stage(self, search: TaskSearch) -> Stage:
+        parent = self.parent(search.task.workload_hash)
+        if self._is_unused(search):
+            return Stage.UNUSED
+        if self._is_pending(search):
+            return Stage.STARTING if self._is_settled(parent) else Stage.WAITING
+        return Stage.OWN if parent == ROOT else Stage.STARTED
+
     # --- The tree -------------------------------------------------------------------------------------------
 
     def _earlier_parent(self, search: TaskSearch) -> str:
@@ -254,7 +262,12 @@ class TreeOrder(Precedence):
         if rounds_had(child):
             return self.child(child).search and math.isinf(child.best_s)
         parent = self.parent(child.task.workload_hash)
-        return self._is_settled(parent) and not self.donor(parent).latencies_s
+        return self._is_settled(parent) and not self._has_program(parent)
+
+    def _has_program(self, name: str) -> bool:
+        """Whether a program of a task ran, in this run or in an earlier one."""
+        search = self._by_name.get(name)
+        return bool(self._library[name].latencies_s) if search is None else math.isfinite(search.best_s)
 
     def _is_settled(self, name: str) -> bool:
         """Whether the planned search of a task is done, so that other tasks can reuse it."""
@@ -292,6 +305,7 @@ class TreeOrder(Precedence):
         self._expected.clear()
         self._operations.clear()
         self._settled.clear()
+        self._stages.clear()
         self._even_s = None
 
     def _operation_of(self, name: str) -> float:

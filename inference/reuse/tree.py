@@ -90,11 +90,12 @@ def cycle_of(parents: Mapping[str, str]) -> list[str]:
     """
     safe = {ROOT}
     for start in parents:
-        path = [start]
-        while path[-1] not in safe and path[-1] in parents:
-            parent = parents[path[-1]]
-            if parent in path:
-                return path[path.index(parent) :]
-            path.append(parent)
+        path, last = {start: None}, start  # a dictionary, to look up names in long chains
+        while last not in safe and last in parents:
+            last = parents[last]
+            if last in path:
+                names = list(path)
+                return names[names.index(last) :]
+            path[last] = None
         safe.update(path)
     return []
