@@ -9,7 +9,7 @@ from ..planners.precedence import Precedence, Spent, Stage
 from ..search.task_search import TaskSearch
 from .donors import Donor
 from .rules import ChildBudget, ReuseRules, Selected
-from .tree import ROOT, without_cycles
+from .tree import ROOT, left_tree, without_cycles
 
 HEAVY_EVENS = 2
 """Lower bound on the latency of a heavy task, in even shares of the network's latency.
@@ -84,7 +84,8 @@ class TreeOrder(Precedence):
                 if not self._by_name[name].busy and (fastest := self.donor(name).fastest):
                     self._sketches[name] = self._rules.sketch(self._by_name[name].task, fastest[0])
         tree = self._selection.tree(begun, self._sketches)
-        self._parents = without_cycles({**tree.parents, **begun}, kept=begun)
+        beaten = {name for name, search in self._by_name.items() if search.beaten}
+        self._parents = without_cycles({**left_tree(tree.parents, beaten), **begun}, kept=begun)
         self._forget()
         for name, search in self._by_name.items():
             if not search.busy and self.parent(name) != ROOT and self._is_helpless(search):
@@ -170,11 +171,13 @@ class TreeOrder(Precedence):
     def stake_s(self, search: TaskSearch) -> float:
         """See Precedence. A task without a program counts with its expected latency, if that is known.
 
-        The latency without a schedule can be a hundred times as long.
+        The latency without a schedule can be a hundred times as long. A task that reuses no program of its
+        parent, because it measures templates, does not count for the parent.
         """
         waiting = [search]
         for known in waiting:  # grows during the iteration
-            waiting += self._children.get(known.task.workload_hash, [])
+            children = self._children.get(known.task.workload_hash, [])
+            waiting += [child for child in children if self.child(child).reuses]
         expected_s = [math.inf if math.isfinite(s.best_s) else self.expected_s(s) for s in waiting]
         return sum(
             min(seconds, one.stake_s) if math.isfinite(seconds) else one.stake_s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass
 
 from ...errors import UserError
@@ -69,6 +69,27 @@ class ReuseTree:
         for child in found:  # grows during the iteration
             found += self.children(child)
         return found
+
+
+def left_tree(parents: Mapping[str, str], gone: Collection[str]) -> dict[str, str]:
+    """The parents if some operators are not searched, so that no operator has one of these as its parent.
+
+    Children follow the parent of an operator that is gone. If that is the root, the first child takes the
+    place of its parent, and the others follow it.
+    """
+    heirs: dict[str, str] = {}
+
+    def parent_of(name: str) -> str:
+        parent = parents[name]
+        while parent in gone:
+            if (before := parents.get(parent, ROOT)) == ROOT:
+                heir = heirs.setdefault(parent, name)
+                return ROOT if heir == name else heir
+            parent = before
+        return parent
+
+    kept = {name: parent_of(name) for name in parents if name not in gone}
+    return {name: kept[name] if name in kept else parent_of(name) for name in parents}
 
 
 def without_cycles(parents: Mapping[str, str], kept: Container[str]) -> dict[str, str]:

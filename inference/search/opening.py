@@ -46,6 +46,7 @@ def opened_searches(
         searches.append(search)
     contests = Contests(offers, searches)
     contests.give_up(config.rounds)
+    contests.end_beaten()
     planner.begin(searches)
     contests.leave_out(planner.resized_s, config.rounds)
     return searches, contests
