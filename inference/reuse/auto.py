@@ -39,6 +39,14 @@ faster (benchmarks/results/reuse_networks).
 """
 
 
+TEMPLATE_GAINS = 0.11, 0.011, 0.009
+"""Share of its latency that a task is expected to save by its second, third and fourth template.
+
+Geometric means over 46 tasks of ResNet-18 and MobileNetV2 on a busy Zen 3. The largest tasks of three
+networks on a Zen 4 save less (benchmarks/results/template_ratings).
+"""
+
+
 class AutoReuse(ReuseMode):
     """Mode of `search.reuse=auto`. Its planners share the tasks' loops and the tasks of earlier runs."""
 
@@ -131,6 +139,13 @@ class AutoRules(ReuseRules):
         if task.workload_hash not in self._loops:
             self._loops[task.workload_hash] = loops_of(task)
         return self._loops[task.workload_hash]
+
+    def templates(self, share: float | None) -> int | None:
+        """See ReuseRules; leaves out templates that save the network less than `least_gain`."""
+        if share is None:
+            return None
+        worth = sum(share * gain >= self._config.auto.least_gain for gain in TEMPLATE_GAINS)
+        return None if worth == len(TEMPLATE_GAINS) else 1 + worth
 
     def known_programs(self, task: Task) -> Mapping[str, float]:
         """See ReuseRules."""

@@ -249,6 +249,13 @@ class TreeOrder(Precedence):
             return Stage.STARTING if self._is_settled(parent) else Stage.WAITING
         return Stage.OWN if parent == ROOT else Stage.STARTED
 
+    def share(self, search: TaskSearch) -> float | None:
+        """Expected share of the network's latency; None if it is not known."""
+        expected_s = [self.expected_s(other) for other in self._searches if other.task.weight]
+        known_s = sum(seconds for seconds in expected_s if math.isfinite(seconds))
+        own_s = self.expected_s(search)
+        return own_s / known_s if known_s and math.isfinite(own_s) else None
+
     # --- The tree -------------------------------------------------------------------------------------------
 
     def _earlier_parent(self, search: TaskSearch) -> str:

@@ -85,6 +85,13 @@ class ReuseRules:
         """Limits of a task whose parent an earlier run tuned; None uses the limits of `child`."""
         return None
 
+    def templates(self, share: float | None) -> int | None:
+        """Maximum number of templates of a child that measures only these; None sets no limit.
+
+        `share` is the expected share of the network's latency, or None if it is not known.
+        """
+        return None
+
     def resized_by(self, task: Task, other: Task) -> float:
         """Distance of a task to the same layer at another size; inf for a different layer."""
         return math.inf
