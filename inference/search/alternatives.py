@@ -39,10 +39,13 @@ blocks and the best one stage by stage, according to the closed form."""
 class Contests:
     """Alternatives among the searches of a run."""
 
-    def __init__(self, offers: Sequence[Offer], searches: Sequence[TaskSearch]) -> None:
+    def __init__(
+        self, offers: Sequence[Offer], searches: Sequence[TaskSearch], *, measured: bool = True
+    ) -> None:
         """Records, for the tasks of each offer, the calls of the network that the offer can replace.
 
-        Offers with tasks that are not searched are left out.
+        Offers with tasks that are not searched are left out. No task waits for its alternatives if nothing is
+        `measured`.
         """
         self._searches = {search.task.workload_hash: search for search in searches}
         self._offers = [offer for offer in offers if all(name in self._searches for name in _names(offer))]
@@ -54,7 +57,7 @@ class Contests:
                 if replaced.task.weight <= offer.calls:
                     own.role.stands_for, own.role.expected_gain = replaced, offer.gain or 1.0
                     replaced.role.stand_ins.append(own)
-        self._contested = [search for search in searches if search.role.stand_ins]
+        self._contested = [search for search in searches if measured and search.role.stand_ins]
 
     def give_up(self, rounds: int) -> None:
         """Ends searches of alternatives that are hopeless or have measured their templates.
@@ -104,7 +107,7 @@ class Contests:
         at_work = {search.task.operator for search in self._contested if search.busy}
 
         def waits(search: TaskSearch) -> bool:
-            if search.had_a_round or not search.role.stand_ins:
+            if search.had_a_round or search not in self._contested:
                 return False
             if search.task.operator not in rates:
                 return search.task.operator in at_work

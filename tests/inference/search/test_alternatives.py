@@ -234,6 +234,16 @@ def test_a_task_waits_for_its_alternative() -> None:
     assert ready("a", "b", "a4")[0] == ["a", "b", "a4"]
 
 
+def test_without_measurements_no_task_waits() -> None:
+    searches, _ = contest()
+    offers = [replace(offer("b4", (searches["b"].task,), (searches["b4"].task,)), gain=2.0)]
+    contests = Contests(offers, list(searches.values()), measured=False)
+    searches["a"].earlier.known_s, searches["b4"].flight.busy = 1.0, True
+    planner = Asked()
+    contests.next_round(planner, [searches["b"]], [])
+    assert planner.asked == [[searches["b"]]]
+
+
 def test_the_second_of_two_calls_is_not_searched_if_its_alternative_is_faster() -> None:
     searcher, database = ByTask({}), FakeDatabase()
     first, second = replace(DIRECT, flops=100.0), replace(NEXT, flops=100.0)
@@ -256,6 +266,8 @@ def test_the_second_of_two_calls_is_not_searched_if_its_alternative_is_faster() 
         database.notes.note_untuned(task, 3.0)
     assert not anything_due([first, second], CONFIG, database, offers=offers)
     assert anything_due([first, second], CONFIG, database)
+    # A network without the alternatives, which needs the task, does not count it as decided.
+    assert database.notes.left(second) == ""
 
 
 @pytest.mark.parametrize("seconds", [math.inf, 0.9], ids=["fails", "close"])
