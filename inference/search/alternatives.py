@@ -101,7 +101,7 @@ class Contests:
     ) -> Round | None:
         """See TaskPlanner. Tasks wait for their alternatives, which may beat them.
 
-        One task of each operator does not wait: its latency tells how fast the others can be.
+        One task of each operator does not wait: its latency shows how fast the others can be.
         """
         rates, begins = self._rates(), {id(search) for search in (*preferred, *others)}
         at_work = {search.task.operator for search in self._contested if search.busy}

@@ -88,7 +88,7 @@ class TaskSearch:
 
     @property
     def call_s(self) -> float:
-        """Seconds of a call with the best latency so far; that of an alternative if the task is beaten."""
+        """Seconds of a call with the best latency so far; of an alternative if the task is beaten."""
         return min(self.untuned_s, self.fastest_s if self.beaten else self.best_s)
 
     @property

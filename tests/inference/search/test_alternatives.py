@@ -223,7 +223,7 @@ def test_a_task_waits_for_its_alternative() -> None:
         contests.next_round(planner, [searches[name] for name in names or searches], [])
         return [[name for name in searches if searches[name] in asked] for asked in planner.asked]
 
-    assert ready()[0] == ["a", "b", "a4", "b4"]  # either of both tells how fast the other one can be
+    assert ready()[0] == ["a", "b", "a4", "b4"]  # either one shows how fast the other one can be
     searches["a"].flight.busy = True
     assert ready("b", "a4", "b4") == [["a4", "b4"]]
     searches["a"].flight.busy, searches["a"].earlier.known_s = False, 1.0
