@@ -32,6 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     SIGTERM and SIGHUP end it as Ctrl-C does, with 143 and 129.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None and words[:1] not in ([], ["serve"], ["-sc"], ["--shell-completion"]):
+        from .handover import handed_over
+
+        if (status := handed_over(words)) is not None:
+            raise SystemExit(status)
     print_any_character()
     with signals_interrupt(), exits_cleanly():
         try:

@@ -125,6 +125,9 @@ FORETUNE = Group(
         "inspect": Command("show the tasks and the expected tuning time", "inference.inspect"),
         "tune": Command("tune a network, then compile, check and time it", "inference.tune"),
         "bundle": BUNDLE,
+        "serve": Command(
+            "keep the imports in memory, so that other commands start at once", "inference.serve"
+        ),
     },
     """\
 Foretune tunes tensor programs with a pretrained cost model.
@@ -152,6 +155,10 @@ Tune a network with a cost model:     foretune tune network=resnet18
 {inspect}
 {tune}
 {bundle}
+
+Start these commands faster:          foretune serve
+
+{serve}
 
 `foretune help COMMAND` shows the options of a command that people use, `foretune COMMAND --help-all` all of
 them, and `foretune version` the version. Tab completion of options, networks, checkpoints and folders:

@@ -32,7 +32,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "repeatable")
 # Hydra reads some fifty files for a command; libyaml does it in a fifth of the time.
 yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-_OF_THE_USER = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", FULL_ERROR)
+_OF_THE_USER = (
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "XDG_RUNTIME_DIR",
+    FULL_ERROR,
+)
 """Environment variables that lead to the user's files, or change what a command prints."""
 
 
