@@ -42,6 +42,7 @@ class ScheduleLines:
         self._folder, self._read_only = folder, read_only
         self._workload_file, self._record_file = folder / WORKLOAD_FILE, folder / RECORD_FILE
         self._hashes: list[str] = []  # by the number that records refer to
+        self._bytes_read = 0  # of the task file
         self._workloads: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -52,8 +53,8 @@ class ScheduleLines:
         """Reads the tasks and returns the lines of records. Raises DatabaseUnreadableError."""
         lines = whole_lines if self._read_only else _lines  # nobody has removed an unfinished line
         with held_briefly(self._folder, only_read=self._read_only):
-            workloads, records = lines(self._workload_file), lines(self._record_file)
-        for number, line in enumerate(workloads[len(self) :], len(self) + 1):
+            workloads, records = self._new_workloads(), lines(self._record_file)
+        for number, line in enumerate(workloads, len(self) + 1):
             try:
                 self._note(parsed_workload(line), line)
             except ValueError as error:
@@ -101,13 +102,28 @@ class ScheduleLines:
     def _number_of(self, task: Task) -> int:
         """Number of a task for its records; a task that the file lacks is added."""
         if task.workload_hash not in self._workloads:
-            for line in whole_lines(self._workload_file)[len(self) :]:
+            for line in self._new_workloads():
                 self._note(parsed_workload(line), line)
         if task.workload_hash not in self._workloads:
             line = json.dumps(ms.database.Workload(task.mod).as_json(), separators=(",", ":"))
             append_lines(self._workload_file, [line])
+            self._bytes_read = self._workload_file.stat().st_size
             self._note(task.workload_hash, line)
         return self._hashes.index(task.workload_hash)
+
+    def _new_workloads(self) -> list[str]:
+        """Lines that the task file has in addition to the ones read before, without an unfinished last line.
+
+        The file is as large as all tasks of all runs: reading it for each new task would take quadratic time.
+        """
+        if not self._workload_file.exists():
+            return []
+        with self._workload_file.open("rb") as file:
+            file.seek(self._bytes_read)
+            found = file.read()
+        found = found[: found.rfind(b"\n") + 1]
+        self._bytes_read += len(found)
+        return found.decode().splitlines()
 
     def _note(self, workload_hash: str, line: str) -> None:
         self._hashes.append(workload_hash)

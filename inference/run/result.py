@@ -25,6 +25,7 @@ FAST_ENOUGH = "the network reaches latency_target_s without it"
 NO_TIME = "the limits of the run left no time for it"
 NOT_BUILT = "TVM builds no code for its schedule in the network"
 WRONG = "its schedule computes other values"
+BEATEN = "an alternative is faster"
 """Reasons why a task has no schedule."""
 
 

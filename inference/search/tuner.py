@@ -28,7 +28,7 @@ from ..run.result import (
 from ..starts.base import StartSource
 from ..workers.base import Searcher
 from ..workers.messages import RoundReply
-from .alternatives import Contests
+from .alternatives import HEADROOM, Contests
 from .candidate import MeasuredCandidate
 from .config import OneShotConfig
 from .limits import Limits
@@ -265,7 +265,7 @@ class NetworkTuner:
                 preferred, others = self._limits.late(preferred), self._limits.late(others)
                 if not preferred and not others:
                     return
-            planned = self._planner.next_round(preferred, others)
+            planned = self._contests.next_round(self._planner, preferred, others)
             if planned is not None:
                 supervisor.ask(number, planned)
 
@@ -297,6 +297,7 @@ class NetworkTuner:
             }
         )
         self._contests.give_up(self._config.rounds)
+        self._contests.end_beaten(HEADROOM)
         self._ledger.commit(search)
         self._ledger.remember(search)
         self._tell(search)
