@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +30,8 @@ class CommandError(UserError, ValueError):
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry of the command; exits with 1 for a finding, 2 for an error, 130 after Ctrl-C.
 
-    SIGTERM and SIGHUP end it as Ctrl-C does, with 143 and 129.
+    SIGTERM and SIGHUP end it as Ctrl-C does, with 143 and 129. Without `arguments`, which are those of the
+    process by default, the process must end afterwards: it no longer hears these signals.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None and words[:1] not in ([], ["serve"], ["-sc"], ["--shell-completion"]):
@@ -38,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if (status := handed_over(words)) is not None:
             raise SystemExit(status)
     print_any_character()
-    with signals_interrupt(), exits_cleanly():
+    with exits_cleanly(), signals_interrupt(to_the_end=arguments is None):
         try:
             if words == ["version"] or words[-1:] == ["--version"]:
                 print(f"{PROGRAM} {__version__}")
@@ -119,6 +121,13 @@ def _without_collections() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+        atexit.register(_unfreeze)
+
+
+def _unfreeze() -> None:
+    """Lets Python free all objects at its end, as Triton's bindings print remaining ones as leaks."""
+    if "triton" in sys.modules:
+        gc.unfreeze()
 
 
 def _with_option_names(command: Command, words: Sequence[str]) -> list[str]:

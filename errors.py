@@ -27,6 +27,10 @@ _NO_MEMORY = (
 )
 
 
+_LACKS = ("std::bad_alloc", "can't allocate memory", "can't start new thread")
+"""Parts of messages of a RuntimeError that a lack of memory raises."""
+
+
 class UserError(Exception):
     """An error whose message names the wrong field or file and the next step.
 
@@ -70,7 +74,7 @@ def _lacks_memory(error: Exception) -> bool:
     """Whether this machine had no memory left for this process."""
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return True
-    return any(words in str(error) for words in ("std::bad_alloc", "can't allocate memory"))
+    return any(words in str(error) for words in _LACKS)
 
 
 def end_without_reader() -> NoReturn:

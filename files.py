@@ -83,9 +83,14 @@ def written_whole(path: Path, *, field: str = "", kept: str = "") -> Iterator[Pa
 
 
 def make_folder(path: Path) -> None:
-    """Creates a folder and those above it; raises NotADirectoryError if a file has its name."""
+    """Creates a folder and those above it; raises NotADirectoryError if a file has its name.
+
+    Raises PermissionError in a file system without new folders, such as /proc.
+    """
     try:
         path.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError as error:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), os.fspath(path)) from error
     except FileExistsError as error:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(path)) from error
 

@@ -121,7 +121,7 @@ def _wait(connection: socket.socket) -> int | None:
         with suppress(OSError):
             connection.send(b"%d" % number)
 
-    before = {number: signal.getsignal(number) for number in ENDING}
+    before: dict[signal.Signals, Any] = {number: signal.getsignal(number) for number in ENDING}
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:
             signal.signal(number, pass_on)
@@ -135,6 +135,7 @@ def _wait(connection: socket.socket) -> int | None:
                 print(f"foretune serve {rest}; this command starts without it", file=sys.stderr)
                 return None
             if what == ENDED:
+                before = dict.fromkeys(ENDING, signal.SIG_IGN)  # the status is decided
                 return int(rest)
             if what != STARTED:
                 print(

@@ -37,11 +37,14 @@ def exit_status(number: int) -> int:
 
 
 @contextmanager
-def signals_interrupt() -> Iterator[None]:
+def signals_interrupt(*, to_the_end: bool = False) -> Iterator[None]:
     """Lets SIGTERM and SIGHUP raise Interrupted inside the block.
 
     The second one of them is ignored, as services and terminals that close send several. Signals that this
     process was started to ignore, as by nohup, are left alone. Does nothing outside of the main thread.
+
+    With `to_the_end`, this process ends after the block, which decided on the exit status. It then ignores
+    ENDING: Python needs up to a second to end, and a signal would replace the status.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -59,8 +62,8 @@ def signals_interrupt() -> Iterator[None]:
     try:
         yield
     finally:
-        for number in further:
-            signal.signal(number, signal.SIG_DFL)
+        for number in ENDING if to_the_end else further:
+            signal.signal(number, signal.SIG_IGN if to_the_end else signal.SIG_DFL)
 
 
 @contextmanager

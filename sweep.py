@@ -62,11 +62,11 @@ class Sweep:
         return max((run.status for run in self.runs), default=0)
 
     def print(self) -> None:
-        """Prints the table of the runs, the best first."""
+        """Prints the table of the runs."""
         print_table(self.table(), CommandConsole())
 
     def table(self) -> Table:
-        """A row for each run: what distinguishes it, its result, and its folder."""
+        """A row for each run: what distinguishes it, its result, and its folder; the best result first."""
         settings = [dict(text.partition("=")[::2] for text in run.overrides) for run in self.runs]
         names = list(dict.fromkeys(name for given in settings for name in given))
         varied = [name for name in names if len({given.get(name) for given in settings}) > 1]
@@ -86,7 +86,8 @@ class Sweep:
             *(Column(name, text=True) for name in varied),
             *(Column(measure), Column("time", drop=2), Column("folder", text=True, whole=True, drop=1)),
         ]
-        return Table(f"{counted(len(rows), 'run')}, the best first", heads, rows)
+        order_named = ", best first" if sum(run.rank[0] == 0 for run in self.runs) > 1 else ""
+        return Table(f"{counted(len(rows), 'run')}{order_named}", heads, rows)
 
 
 @dataclass

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,22 @@ class LogHandler(RichHandler):
             return
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
         say(self.console, f"{level}{record.getMessage()}")
+
+
+class LogFile(logging.FileHandler):
+    """Log of a command in a file; a message that the disk does not take is only on the terminal."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):  # opening the file raises
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        with suppress(OSError):  # of the rest that is flushed
+            super().close()
 
 
 def say(console: Console, text: str, style: str = "") -> None:

@@ -41,12 +41,19 @@ for line in sys.stdin:
         for name, most in request["limits"].items():
             limit(name, most)
         module, _, function = request["entry"].partition(":")
-        getattr(import_module(module), function)(request["words"])
+        sys.argv = [module, *request["words"]]
+        getattr(import_module(module), function)()
         sys.exit()
     print(child, flush=True)
     _, status = os.waitpid(child, 0)
     print(os.waitstatus_to_exitcode(status), flush=True)
 """
+
+
+def _hear_signals() -> None:
+    """Hears the signals that processes in the background of a shell, or of nohup, were started to ignore."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @dataclass
@@ -90,8 +97,7 @@ class ForkedCommands:
             stdout=subprocess.PIPE,
             bufsize=0,
             env={**os.environ, **self._environment},
-            # Tests that run in the background of a shell ignore Ctrl-C, and their processes inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=_hear_signals,
         )
         return self
 
@@ -113,7 +119,7 @@ class ForkedCommands:
         Args:
             folder: current folder of the command.
             words: its arguments.
-            entry: module and function that gets the words; by default the command `foretune`.
+            entry: module and function that finds the words in `sys.argv`; by default the command `foretune`.
             streams: folder for its output, by default `folder`.
             environment: further environment variables.
             limits: names of `resource` and their values; RLIMIT_AS counts from the memory after the imports.

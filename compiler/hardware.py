@@ -17,6 +17,10 @@ DISTURBED = "peaks_disturbed"
 """Detail of a device whose peaks were measured beside other work on the machine, so that they may be too
 low."""
 
+FROM_PROGRAM = "peak_from_program"
+"""Detail of a device whose peak is the rate of its fastest program, because measurements of the peak gave
+less."""
+
 
 @dataclass(frozen=True)
 class Hardware:
@@ -65,7 +69,7 @@ class Hardware:
         """Parse a description; raises ValueError if `text` is not one."""
         try:
             found = cls(**json.loads(text))
-        except (TypeError, json.JSONDecodeError) as error:
+        except (TypeError, ValueError) as error:
             raise ValueError(
                 f"hardware description: {error}; expected a JSON object of {cls.__name__}"
             ) from error

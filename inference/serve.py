@@ -28,7 +28,7 @@ from ..compiler.host.locks import LockedError, locked
 from ..compiler.host.tied import tie_by_kernel
 from ..configuration import ConfigError, check_least, from_hydra
 from ..errors import UserError, exits_cleanly
-from ..handover import ENDED, MESSAGE_BYTES, REFUSED, STARTED, peer_user, process_key, socket_path
+from ..handover import ENDED, MESSAGE_BYTES, REFUSED, SERVED, STARTED, peer_user, process_key, socket_path
 from ..signals import ENDING, exit_status
 from ..terminal import CommandConsole, say
 from ..wording import counted, visible
@@ -87,7 +87,8 @@ class Handed:
             for number, encoding in zip((1, 2), written, strict=True)
         )
         sys.argv = ["foretune", *self.words]
-        import_module("foretune.cli").main(self.words)
+        os.environ[SERVED] = "0"  # this process runs the command
+        import_module("foretune.cli").main()
 
 
 class Server:

@@ -59,6 +59,8 @@ def main(config: DictConfig) -> RunOutcome:
     several = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
     # In a sweep, the process is older than the run.
     started = time.time() if several else psutil.Process().create_time()
-    result = run(from_hydra(config, TuneConfig), started=started)
+    settings = from_hydra(config, TuneConfig)
+    check(settings)  # before processes start and the machine is measured
+    result = run(settings, started=started)
     seconds = result.median_s(TUNED) or by_tasks_s(result.tasks, lambda task: task.latency_s)
     return RunOutcome("tuned ms", None if seconds is None else 1e3 * seconds, lower_is_better=True)

@@ -371,3 +371,10 @@ def test_a_command_that_logs_nothing_leaves_no_log(tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2 and "resnt18" in done.stderr
     assert not list(tmp_path.rglob("*.log"))
+
+
+@pytest.mark.slow
+def test_an_error_of_a_command_that_imports_triton_is_one_line():
+    done = subprocess.run([sys.executable, "-m", "foretune", "combine"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: checkpoint is missing: give it, as in checkpoint=VALUE\n"

@@ -15,6 +15,7 @@ from foretune.errors import exits_cleanly
         OSError(errno.ENOMEM, "Cannot allocate memory"),
         RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried"),
         RuntimeError("std::bad_alloc"),
+        RuntimeError("can't start new thread"),
     ],
 )
 def test_a_lack_of_memory_is_an_error_of_one_line(capsys, monkeypatch, error):

@@ -102,6 +102,11 @@ def test_a_path_below_a_file_is_noticed(tmp_path: Path, folder: bool) -> None:
         check_writable(tmp_path if not folder else tmp_path / "file", "export", folder=folder)
 
 
+def test_a_file_system_without_new_folders_is_noticed() -> None:
+    with pytest.raises(CannotWriteError, match=r"output=/proc/none/report: cannot be written \("):
+        check_writable(Path("/proc/none/report"), "output", folder=True)
+
+
 @pytest.mark.parametrize(
     ("number", "reason"), [(READ_ONLY, "Read-only file system"), (FULL, "No space left")]
 )

@@ -44,6 +44,28 @@ def test_a_signal_ends_a_command_as_ctrl_c_does(number, status):
     assert errors == "interrupted; the same command continues from the stored results\n"
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_after_the_work_does_not_replace_the_exit_status(number):
+    code = (
+        "import atexit, sys, time\n"
+        "from foretune.errors import UserError, exits_cleanly\n"
+        "from foretune.signals import signals_interrupt\n"
+        "atexit.register(lambda: (print('ending', flush=True), sys.stdin.read()))\n"
+        "with exits_cleanly(), signals_interrupt(to_the_end=True):\n"
+        "    raise UserError('no')\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stdout.readline() == "ending\n"
+    process.send_signal(number)
+    assert process.communicate(timeout=30) == ("", "error: no\n") and process.returncode == 2
+
+
 def test_a_terminal_that_closes_costs_nothing_that_is_kept(tmp_path):
     kept = tmp_path / "kept"
     code = COMMAND.replace(

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 from foretune.page import Column, Fact, Table, columns
-from foretune.terminal import CommandConsole, LogHandler, print_facts, print_table, say, short_path
+from foretune.terminal import CommandConsole, LogFile, LogHandler, print_facts, print_table, say, short_path
 
 ROWS = [["fused_conv2d_add_relu_with_a_long_name", "1,234,567", "193", "0.00287"]] * 2
 NUMBERS = Table("Rates", columns("task", "records", "best GFLOP/s", "score"), ROWS)
@@ -171,3 +171,18 @@ def test_a_broken_pipe_to_another_process_stays_an_error() -> None:
 
         with exits_cleanly():
             raise BrokenPipeError
+
+
+@pytest.mark.parametrize("path", ["/dev/full", "/no/such/folder/log"])
+def test_a_log_file_without_room_prints_no_traceback(capfd, path) -> None:
+    handler = LogFile(path, encoding="utf-8", delay=True)
+    handler.handle(logging.LogRecord("foretune", logging.INFO, "", 0, "message", None, None))
+    handler.close()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_wrong_message_of_a_log_file_is_still_told(capfd, tmp_path) -> None:
+    handler = LogFile(tmp_path / "log", encoding="utf-8", delay=True)
+    handler.handle(logging.LogRecord("foretune", logging.INFO, "", 0, "%d", ("x",), None))
+    handler.close()
+    assert "TypeError" in capfd.readouterr().err

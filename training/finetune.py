@@ -34,7 +34,7 @@ from .transfer.chosen_tasks import ChosenTasks, write_tasks
 from .transfer.config import FinetuneConfig
 from .transfer.finetuned_weights import finetune_weights
 from .transfer.recorded_transfer import device_of, knows_backend, of_device, of_tasks
-from .transfer.task_choice import choose_tasks
+from .transfer.task_choice import ChoiceConfig, choose_tasks
 from .transfer.verdict import JudgedBy, Verdict
 
 log = logging.getLogger(__name__)
@@ -201,6 +201,23 @@ def next_steps(result: FinetuneResult, source: str) -> list[str]:
     ]
 
 
+def steps_on_the_device(chosen: ChosenTasks, source: str) -> list[str]:
+    """Lines about the written tasks and the commands that measure them and fine-tune with them."""
+    count, dataset = len(chosen.tasks), f"dataset={chosen.folder}"
+    trained = min(count, ChoiceConfig().k)
+    tune = ("finetune", f"checkpoint={source}", dataset, f"choice.k={trained}")
+    lines = [
+        f"wrote {counted(count, 'task')} to {chosen.folder}",
+        "next, on the new device, to which the folder can be copied:",
+        f"  {shell_command('foretune', 'generate', dataset, f'tasks_from={chosen.folder}')}",
+        f"  {shell_command('foretune', *tune)}",
+    ]
+    if trained < count:
+        others = counted(count - trained, "other task")
+        lines.append(f"which trains on {trained} of them, and judges the result by the {others}")
+    return lines
+
+
 def check(config: FinetuneConfig) -> None:
     """Raises UserError for a dataset or checkpoint that does not exist, without reading its data."""
     RecordStore(config.dataset).require()
@@ -215,14 +232,7 @@ def main(config: DictConfig) -> RunOutcome | None:
         result = run(settings)
     if isinstance(result, ChosenTasks):
         print_table(result.table(), console)
-        folder = f"dataset={result.folder}"
-        tune = ("finetune", f"checkpoint={settings.checkpoint}", folder, f"choice.k={len(result.tasks)}")
-        for line in (
-            f"wrote {counted(len(result.tasks), 'task')} to {result.folder}",
-            "next, on the new device, to which the folder can be copied:",
-            f"  {shell_command('foretune', 'generate', folder, f'tasks_from={result.folder}')}",
-            f"  {shell_command('foretune', *tune)}",
-        ):
+        for line in steps_on_the_device(result, settings.checkpoint):
             say(console, line)
         return None
     print_table(transfer_table(result), console)

@@ -12,6 +12,7 @@ command that the interruption told.
 
 `lost` counts what was stored before and is missing after the second run, `left_running` processes that
 outlive a faulted command, `tracebacks` outputs with one, and `not_continued` second runs that fail. `hung`
-counts commands that did not end. The seed decides on all faults. Rows are kept in
+counts commands that did not end. `wrong_status` counts wrong exit statuses: 2 is an error with its message,
+143 and 129 are SIGTERM and SIGHUP, and 0 is finished work. The seed decides on all faults. Rows are kept in
 `outputs/benchmarks/faults`, so that a stopped run resumes. 100 faults take one to two hours on two cores.
 """

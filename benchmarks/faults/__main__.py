@@ -25,7 +25,7 @@ from .kinds import KINDS, planned
 from .subjects import SUBJECTS, forget_training, make_inputs
 from .trial import Trials, environment_in
 
-COUNTS = ("lost", "left_running", "tracebacks", "hung", "not_continued")
+COUNTS = ("lost", "left_running", "tracebacks", "hung", "wrong_status", "not_continued")
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:

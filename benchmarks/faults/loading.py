@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
 
 
-def main(words: Sequence[str]) -> None:
-    """Loads the library that `words` name; an error for the user is one line, any other a traceback."""
+def main() -> None:
+    """Loads the library of the first word. An error for the user is one line, any other a traceback."""
     import foretune
     from foretune.errors import UserError
 
     try:
-        network = foretune.load(words[0])
+        network = foretune.load(sys.argv[1])
         inputs = [np.zeros(spec.shape, spec.dtype) for spec in network.inputs]
         until = time.monotonic() + 1
         while time.monotonic() < until:
             network(*inputs)
     except UserError as error:
-        sys.exit(f"error: {error}")
+        _fail(str(error))
     except MemoryError:
-        sys.exit("error: out of memory")
+        _fail("out of memory")
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(2)

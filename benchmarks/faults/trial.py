@@ -9,22 +9,30 @@ import signal
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from ..forked_commands import ForkedCommand, ForkedCommands
+from ..forked_commands import CLI, ForkedCommand, ForkedCommands
 from .kinds import KILL_CHILD, SIGNALS, Fault, disk, surroundings
 
 MARK = "FORETUNE_FAULT"
 """Environment variable of all processes of a command."""
 
-LIMIT_S = 300.0
-"""Seconds after which a command counts as hung."""
+LIMIT_S, LIMIT_TIMES = 300.0, 10.0
+"""A command counts as hung after so long: seconds, or a multiple of its duration without a fault if
+that is longer."""
 
-_ENDS_WITHIN_S = 10.0
+_ENDS_WITHIN_S = 30.0
 """Seconds that processes may take to end after their command."""
+
+_FINISHES_WITHIN = 0.2
+"""Share of its duration that a command may take to finish after a signal that came too late to end it."""
+
+_SAYS = {2: "error: ", 128 + signal.SIGTERM: "interrupted", 128 + signal.SIGHUP: "interrupted"}
+"""Start of the line that a command prints before it ends with a status."""
 
 _TRACEBACK = "Traceback (most recent call last)"
 
@@ -52,29 +60,32 @@ class Trials:
         with surroundings(fault, folder) as around:
             command = self._start(fault, folder, streams, subject.words, mark, around.limits)
             detail = around.detail or self._strike(fault, command)
-            hung = not _ended(command)
+            struck = time.monotonic()
+            hung = not self._ended(fault, command)
+            late = time.monotonic() - struck <= _FINISHES_WITHIN * self._seconds[fault.command]
             left = _left_running(mark)
             errors = command.errors
             if fault.kind != "damaged":
                 before |= subject.stored(folder)
         again = self._start(fault, folder, streams, _next_words(fault, folder, errors), f"{mark}-again", {})
-        hung_again = not _ended(again)
+        hung_again = not self._ended(fault, again)
         left += _left_running(f"{mark}-again")
         done = again.status == 0 or _is_complete(fault, folder, again.errors)
+        texts = [errors, command.output, again.errors, again.output]
         return {
             "fault": fault.number,
             "command": fault.command,
             "kind": fault.kind,
             "detail": detail,
             "status": command.status,
+            "wrong_status": not is_right(fault, command.status, _message(errors), finished=late),
             "message": _message(errors),
             "continued": done,
             "continued_message": "" if done else _message(again.errors),
             "lost": len(before - subject.stored(folder)),
             "left_running": left,
-            "tracebacks": sum(
-                _TRACEBACK in text for text in (errors, command.output, again.errors, again.output)
-            ),
+            "tracebacks": sum(_TRACEBACK in text for text in texts),
+            "traceback": next((_traceback(text) for text in texts if _TRACEBACK in text), ""),
             "hung": hung or hung_again,
         }
 
@@ -101,7 +112,7 @@ class Trials:
             return f"ended before {after_s:.2f} s"
         number, pid = SIGNALS.get(fault.kind, signal.SIGKILL), command.pid
         if fault.kind == KILL_CHILD:
-            children = sorted(process.pid for process in psutil.Process(pid).children(recursive=True))
+            children = _children(pid)
             if not children:
                 return f"no child after {after_s:.2f} s"
             pid = children[fault.choice % len(children)]
@@ -111,6 +122,30 @@ class Trials:
             return f"ended at {after_s:.2f} s"
         return f"{number.name} after {after_s:.2f} s"
 
+    def _ended(self, fault: Fault, command: ForkedCommand) -> bool:
+        """Whether a command ended in time; it is killed otherwise."""
+        if command.wait(max(LIMIT_S, LIMIT_TIMES * self._seconds[fault.command])) is not None:
+            return True
+        with suppress(ProcessLookupError):  # it may have ended just now
+            os.kill(command.pid, signal.SIGKILL)
+        command.wait(60)
+        return False
+
+
+def is_right(fault: Fault, status: int | None, message: str, *, finished: bool) -> bool:
+    """Whether a command may end so under a fault.
+
+    A signal ends it, unless it had `finished` its work shortly after. Any other fault either does not matter
+    or is an error. Errors and interruptions are told by `message`.
+    """
+    number = SIGNALS.get(fault.kind)
+    if number is None:
+        right = {0, 2}
+    else:
+        caught = number != signal.SIGKILL and fault.subject.entry == CLI
+        right = {128 + number if caught else -number, *([0] if finished else [])}
+    return status in right and message.startswith(_SAYS.get(status or 0, ""))
+
 
 def environment_in(folder: Path) -> dict[str, str]:
     """Environment variables that keep a command's files in its folder."""
@@ -118,13 +153,12 @@ def environment_in(folder: Path) -> dict[str, str]:
     return {"XDG_CACHE_HOME": str(folder / "cache"), "HOME": str(folder), "TMPDIR": str(temporary)}
 
 
-def _ended(command: ForkedCommand) -> bool:
-    """Whether a command ended in time; it is killed otherwise."""
-    if command.wait(LIMIT_S) is not None:
-        return True
-    os.kill(command.pid, signal.SIGKILL)
-    command.wait(60)
-    return False
+def _children(pid: int) -> list[int]:
+    """Descendants of a process, none if it has ended."""
+    try:
+        return sorted(process.pid for process in psutil.Process(pid).children(recursive=True))
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _left_running(mark: str) -> int:
@@ -133,7 +167,8 @@ def _left_running(mark: str) -> int:
     while (found := _marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.1)
     for process in found:
-        process.kill()
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
     return len(found)
 
 
@@ -165,6 +200,11 @@ def _is_complete(fault: Fault, folder: Path, errors: str) -> bool:
         and (folder / "trained/checkpoint/card.json").is_file()
         and "exists" in errors
     )
+
+
+def _traceback(text: str) -> str:
+    """Beginning of the first traceback in a text."""
+    return text[text.index(_TRACEBACK) :][:4000]
 
 
 def _message(errors: str) -> str:

@@ -12,6 +12,7 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "today": summaries.today,
     "hardware-features": models.hardware_features,
     "records": records.records,
+    "low-peaks": records.low_peaks,
     "label-noise": records.label_noise,
     "gpu-campaign": gpu.stages,
     **declared(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pandas as pd
 
 from ..common import ROOT, machine_name, read_json
 from .declare import cells_of, table_text
-from .reading import MACHINES, Result, Results
+from .reading import MACHINES, Result, Results, times
 
 DATASETS = {
     "cpu": "drawn from the prior, on the trajectory of searches",
@@ -52,6 +53,27 @@ def records(results: Results) -> str:
     return table_text(
         pd.DataFrame(rows, columns=["dataset", "programs", "machine", "tasks", "valid records"]), note
     )
+
+
+def low_peaks(results: Results) -> str:
+    """Devices of the datasets whose peak is below the rate of a measured program."""
+    from foretune.dataset.records.datasheet.overview import read_overview
+    from foretune.dataset.records.store import RecordStore
+
+    rows = []
+    for name in DATASETS:
+        for low in read_overview(RecordStore(ROOT / "data" / name)).low_peaks:
+            peak, fastest = low.hardware.peak_gflops, low.fastest_gflops
+            device = f"{_machine(low.hardware)}, `{low.hardware.hardware_id}`"
+            rates = [f"{rate:.3g} GFLOP/s" for rate in (peak, fastest)]
+            rows.append([f"`data/{name}`", device, *rates, times(fastest / peak)])
+    heads = ["dataset", "device", "peak", "fastest program", "program over peak"]
+    return table_text(pd.DataFrame(rows, columns=heads), "Computed from the files.")
+
+
+def _machine(hardware: Any) -> str:
+    name = machine_name(asdict(hardware))
+    return MACHINES.get(name, name)
 
 
 def machines_in(folder: Path) -> str:

@@ -24,6 +24,7 @@ from tvm.tirx.compilation_pipeline import PIPELINE_MAP, register_tir_pipeline
 
 from ..operators.shared.tir import extents
 from ..tvm_compat import cpu_target
+from .argument_checks import without_checks
 from .fast_scheduling import bound_scheduling
 from .not_a_number import with_nan_kept
 from .prefetching import with_prefetches
@@ -66,7 +67,7 @@ def _before_lowering(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRM
 @tvm.transform.module_pass(opt_level=0)
 def _after_lowering(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
     return _changed(
-        mod,
+        without_checks(mod),
         lambda func: with_local_arrays(with_nan_kept(with_integer_rounding(with_native_rounding(func)))),
     )
 

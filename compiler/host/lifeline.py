@@ -180,10 +180,11 @@ def process_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 def tie_child_of_multiprocessing() -> None:
     """Ties this process, which multiprocessing started, to the process that asked for it.
 
-    It also ignores Ctrl-C and SIGHUP, which the other process handles.
+    It also ignores Ctrl-C and SIGHUP, which the other process handles, and ends first when memory runs out.
     """
     tied.ignore(signal.SIGINT, signal.SIGHUP)
     tied.tie_by_kernel(os.getppid())
+    tied.go_first_without_memory()
     parent = parent_process()
     if parent is None:
         return

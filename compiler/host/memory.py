@@ -127,9 +127,17 @@ def look(peak: list[int]) -> None:
 def _tree(pid: int) -> Iterator[int]:
     """A process and its descendants."""
     yield pid
-    for children in (_PROC / str(pid) / "task").glob("*/children"):
-        for child in _read(children).split():
+    for thread in _threads(_PROC / str(pid) / "task"):
+        for child in _read(thread / "children").split():
             yield from _tree(int(child))
+
+
+def _threads(folder: Path) -> list[Path]:
+    """Folders of the threads of a process; none if it has ended meanwhile."""
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
 
 
 def _statm(pid: int) -> tuple[int, int]:

@@ -10,6 +10,8 @@ import ctypes
 import os
 import signal
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 KERNEL_ENDS_CHILDREN = sys.platform == "linux"
 """Whether the kernel can kill a process when its parent ends."""
@@ -24,6 +26,9 @@ ENDED_BY_PARENT = 143
 """Exit status of a process whose parent ended before it was tied."""
 
 _PR_SET_PDEATHSIG = 1
+
+_GOES_FIRST = "1000"
+"""Highest value of `oom_score_adj`."""
 
 
 def tie_by_kernel(parent: int) -> None:
@@ -42,6 +47,12 @@ def ignore(*numbers: signal.Signals) -> None:
     """Makes this process ignore signals that its parent handles."""
     for number in numbers:
         signal.signal(number, signal.SIG_IGN)
+
+
+def go_first_without_memory() -> None:
+    """Makes Linux kill this process, whose work can be repeated, before its parent when memory runs out."""
+    with suppress(OSError):  # of another system
+        Path("/proc/self/oom_score_adj").write_text(_GOES_FIRST)
 
 
 def _tie_by_pipe(descriptor: int) -> None:
@@ -68,6 +79,7 @@ def _main(lifeline: str, parent: str, way: str, hears: str, without: str, *comma
     if hears == DEAF:
         ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     tie_by_kernel(int(parent))
+    go_first_without_memory()
     descriptor = int(lifeline)
     os.write(descriptor, b".")
     if command[0] != "-m":

@@ -149,6 +149,8 @@ class _Server:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
+        # One that ends for lack of work would be a zombie of this process until the next request.
+        threading.Thread(target=self.process.wait, name="reaper", daemon=True).start()
         self._used_s = time.monotonic()
 
     def fork(self, request: bytes, errors: int, argument: int) -> ForkedProcess:

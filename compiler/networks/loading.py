@@ -57,6 +57,8 @@ class Network:
     """Seconds that the quantisation took; 0 if the network was given quantised."""
     ranges: tuple[InputRange, ...] = ()
     """Range of each input; empty if they are not known."""
+    first_outputs: Sequence[NDArray[Any]] | None = None
+    """Outputs of the module's first run on the example inputs, which found that it runs; None without one."""
 
     def torch_inputs(self) -> tuple[torch.Tensor, ...]:
         """Copies of the example inputs as tensors, which a network may change in place."""
@@ -106,7 +108,7 @@ class Network:
 
     def with_inputs(self, inputs: Sequence[NDArray[Any]]) -> Network:
         """The network with other example inputs of the same shapes and dtypes."""
-        return replace(self, inputs=tuple(inputs))
+        return replace(self, inputs=tuple(inputs), first_outputs=None)
 
     def with_other_inputs(self, seed: int) -> Network:
         """The network with other random inputs: normal ones, and permuted integers; fixed ones stay."""
@@ -223,12 +225,11 @@ def load_network(
         torch.manual_seed(seed)
         module = factory().eval()
     network = Network(name, arrays, module, ranges=input_ranges(specs))
-    _check_run(network, name_or_path)
-    return network
+    return replace(network, first_outputs=_check_run(network, name_or_path))
 
 
-def _check_run(network: Network, name_or_path: str) -> None:
-    """Runs a module on its example inputs: again with another seed if it may draw random numbers.
+def _check_run(network: Network, name_or_path: str) -> list[NDArray[Any]]:
+    """Outputs of a module for its example inputs, after a second run if it may draw random numbers.
 
     Raises BadInputShapeError, BadOutputError, RandomNetworkError.
     """
@@ -240,6 +241,7 @@ def _check_run(network: Network, name_or_path: str) -> None:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(1)
                 require_equal(name_or_path, outputs, network.reference_outputs(), list(drawing.names))
+        return outputs
     except RandomNetworkError:
         raise
     except BadOutputError as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -12,10 +14,15 @@ from tvm.target import Target
 from ..task import Task
 from .alternatives.alternative_kinds import find_alternatives
 from .alternatives.alternatives import Alternative, Offer
+from .cached.network_cache import entry_of
+from .cached.stored_module import StoredModule
 from .extraction import extract_tasks, to_relax
 from .loading import Network
 from .lowering.buildable import Stage
 from .lowering.lowering import Lowering
+
+CACHE = "cache of networks"
+"""Stage that looks up a network, or keeps it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +33,7 @@ class LoweredNetwork:
     tasks: list[Task]
     alternatives: list[Alternative]
     lowering_s: float
-    """Seconds that `to_relax` took."""
+    """Seconds that `to_relax` took, in an earlier run if the module was cached."""
 
     @property
     def offers(self) -> list[Offer]:
@@ -35,11 +42,49 @@ class LoweredNetwork:
 
 
 def lowered_network(
-    network: Network, target: Target, lowering: Lowering, stage: Stage = nullcontext
+    network: Network,
+    target: Target,
+    lowering: Lowering,
+    stage: Stage = nullcontext,
+    check: Callable[[tvm.IRModule], None] | None = None,
+    *,
+    cached: bool = False,
 ) -> LoweredNetwork:
-    """The network in the form that a search takes. Raises the errors of `to_relax`."""
+    """The network in the form that a search takes.
+
+    Args:
+        network: the network.
+        target: target of its programs.
+        lowering: options of the lowering.
+        stage: a clock's context for each step, by its name.
+        check: raises an error for a module that computes something else. It runs in a thread of its own.
+        cached: read a module that passed its check in an earlier run, and keep one that passes it in this.
+
+    Raises the errors of `to_relax` and of `check`.
+    """
+    entry = None
+    if cached:
+        with stage(CACHE):
+            entry = entry_of(network, target, lowering)
+            found = None if entry is None else entry.load()
+        if found is not None:
+            return _with_tasks(found, network, target, lowering)
     began = time.perf_counter()
     relax_mod = to_relax(network, target, lowering, stage)
-    lowering_s = time.perf_counter() - began
-    tasks = extract_tasks(relax_mod, target, network.name)
-    return LoweredNetwork(relax_mod, tasks, find_alternatives(relax_mod, target, lowering), lowering_s)
+    made = StoredModule(relax_mod, time.perf_counter() - began)
+    if check is None:
+        return _with_tasks(made, network, target, lowering)
+    with ThreadPoolExecutor(1) as thread:
+        checked = thread.submit(check, relax_mod)
+        lowered = _with_tasks(made, network, target, lowering)
+        checked.result()
+    if entry is not None:
+        with stage(CACHE):
+            entry.store(made)
+    return lowered
+
+
+def _with_tasks(found: StoredModule, network: Network, target: Target, lowering: Lowering) -> LoweredNetwork:
+    tasks = extract_tasks(found.relax_mod, target, network.name)
+    alternatives = find_alternatives(found.relax_mod, target, lowering)
+    return LoweredNetwork(found.relax_mod, tasks, alternatives, found.lowering_s)

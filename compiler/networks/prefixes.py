@@ -63,7 +63,7 @@ def _of_module(network: Network) -> Prefixes:
         if not outputs:
             return None
         graph.output(tuple(outputs))
-        return replace(network, module=fx.GraphModule(whole, graph).eval())
+        return replace(network, module=fx.GraphModule(whole, graph).eval(), first_outputs=None)
 
     return Prefixes([_described(node) for node in calls], first)
 

@@ -33,6 +33,11 @@ class DrawingOperators(TorchDispatchMode):
         super().__init__()
         self.names: dict[str, None] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """False: PyTorch would import its compiler, for seconds, to keep it away from this context."""
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:

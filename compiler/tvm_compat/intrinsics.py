@@ -42,7 +42,8 @@ def load_tensor_intrinsics() -> None:
     """Import TVM's tensor intrinsics, which tune contexts need, and register the intrinsics that TVM lacks.
 
     Each of their decorators calls `inspect.stack`, which reads source files and takes 20-37 s in total.
-    Without source context, the import takes 2 s. After `load_cpu_intrinsics` it adds nothing.
+    Without source context, the import takes 2 s. After `load_cpu_intrinsics(alone=True)` it adds
+    nothing.
     """
     with _stack_without_source():
         importlib.import_module(_PACKAGE)
@@ -52,11 +53,14 @@ def load_tensor_intrinsics() -> None:
             register_tensor_core_intrinsics()
 
 
-def load_cpu_intrinsics() -> None:
-    """Import only CPU intrinsics, in a process that tunes only for CPUs; saves 2 s.
+def load_cpu_intrinsics(*, alone: bool = False) -> None:
+    """Import only the intrinsics of CPUs, unless all are there; saves 2 s.
 
     The package's `__init__` imports the intrinsics of all devices, and those of CUDA take nearly all of the
     time. Here it does not run, and the modules of CPUs are imported directly.
+
+    `alone` is for a process that tunes only for CPUs: TVM's later imports of the package add nothing.
+    Otherwise they import the other devices.
     """
     spec = importlib.util.find_spec(_PACKAGE)
     if _PACKAGE in sys.modules or spec is None:
@@ -65,3 +69,5 @@ def load_cpu_intrinsics() -> None:
     with _stack_without_source():
         for device in ("x86", "arm_cpu", "riscv_cpu"):
             importlib.import_module(f"{_PACKAGE}.{device}")
+    if not alone:
+        del sys.modules[_PACKAGE]

@@ -37,6 +37,16 @@ def relax_bindings(func: relax.Function) -> Iterator[tuple[relax.Var, Any]]:
                 yield binding.var, binding.value
 
 
+def called_function(value: Any) -> str | None:
+    """Name of the TIR function that an expression calls with arrays alone; None for other expressions."""
+    if not isinstance(value, relax.Call) or not value.op.same_as(_CALL_TIR) or len(value.args) != 2:
+        return None
+    return str(value.args[0].name_hint)
+
+
+_CALL_TIR = tvm.ir.Op.get("relax.call_tir")
+
+
 class NoEntryError(UserError, ValueError):
     """A module does not tell which of its functions is the task."""
 
@@ -186,13 +196,18 @@ def has_blocks(func: PrimFunc) -> bool:
 
 def chooses_layout(mod: tvm.IRModule) -> bool:
     """Whether a scheduled module starts with a layout change of weights."""
+    return changes_layout(entry_function(mod).body)
+
+
+def changes_layout(stmt: Any) -> bool:
+    """Whether a statement has a layout change of weights."""
     found: list[SBlock] = []
 
     def visit(block: SBlock) -> None:
         if _LAYOUT_CHANGE in block.annotations:
             found.append(block)
 
-    tvm_ffi.structural_walk(entry_function(mod).body, (SBlock, visit))
+    tvm_ffi.structural_walk(stmt, (SBlock, visit))
     return bool(found)
 
 

@@ -14,7 +14,8 @@ from typing import Any
 from omegaconf import OmegaConf
 from tvm.target import Target
 
-from ...compiler.tvm_compat import NoDesignSpaceError, load_tensor_intrinsics
+from ...compiler.targets import is_cpu
+from ...compiler.tvm_compat import NoDesignSpaceError, load_cpu_intrinsics, load_tensor_intrinsics
 from ...configuration import from_hydra
 from ..measure import MeasureConfig
 from ..measure.worker.loop import RepliedError, main
@@ -42,6 +43,8 @@ class SamplingRole(Role):
         # TVM started without torch. SciPy, below XGBoost, takes the mark that hides torch for the package.
         if sys.modules.get("torch", self) is None:
             del sys.modules["torch"]
+        if is_cpu(self.target):
+            load_cpu_intrinsics(alone=True)
         load_tensor_intrinsics()
         self._config = from_hydra(OmegaConf.create(self.settings["sampling"]), ProgramSamplingConfig)
         self._tasks: dict[str, TaskSampling] = {}

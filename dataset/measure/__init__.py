@@ -12,7 +12,7 @@ from tvm.target import Target
 from ...compiler.targets import is_cpu, is_cuda
 from ...compiler.tvm_compat import missing_instruction_sets
 from .config import ExecutorConfig, ExecutorConfigError
-from .executors.base import Executor
+from .executors.base import Executor, KeepsObjects
 from .executors.pool import WorkerPool
 from .job import MeasureConfig, MeasureJob, MeasureOutcome
 from .worker.process import WorkerStartError
@@ -21,6 +21,7 @@ __all__ = [
     "Executor",
     "ExecutorConfig",
     "ExecutorConfigError",
+    "KeepsObjects",
     "MeasureConfig",
     "MeasureJob",
     "MeasureOutcome",

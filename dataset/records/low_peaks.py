@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ...compiler.hardware import DISTURBED, Hardware
+from ...compiler.hardware import DISTURBED, FROM_PROGRAM, Hardware
 from ...wording import significant
 from .schema import Record, TaskRow
 
@@ -35,6 +35,11 @@ class LowPeak:
                 f"the peak of {name} is {peak} GFLOP/s, and a measured program reaches {fastest} GFLOP/s: "
                 "features of the hardware and efficiencies are wrong by as much"
             )
+        if self.hardware.details.get(FROM_PROGRAM):
+            return (
+                f"the peak of {name}, {peak} GFLOP/s, is the rate of its fastest program, because "
+                "measurements of the peak gave less, and may be too low"
+            )
         return f"the peak of {name}, {peak} GFLOP/s, was measured beside other work, and may be too low"
 
     @property
@@ -42,17 +47,26 @@ class LowPeak:
         """Whether a program is faster than the peak allows."""
         return self.fastest_gflops > TOLERANCE * self.hardware.peak_gflops
 
+    @property
+    def raised(self) -> Hardware:
+        """The device with the rate of its fastest program as its peak, and this fact in its details."""
+        details = {**self.hardware.details, FROM_PROGRAM: True}
+        return replace(self.hardware, peak_gflops=self.fastest_gflops, details=details)
+
 
 REMEDY = "measure it again by foretune generate on the quiet machine, which keeps the higher peak"
 
 
 def low_peaks(devices: Mapping[str, Hardware], fastest_gflops: Mapping[str, float]) -> list[LowPeak]:
-    """Devices whose peak is below the rate of their fastest program, or was measured beside other work.
+    """Devices whose peak is doubtful.
+
+    It is below the rate of their fastest program, or is this rate, or was measured beside other work.
 
     Both arguments are by `hardware_id`; rates are in 10^9 operations a second.
     """
     found = [LowPeak(device, fastest_gflops.get(name, 0.0)) for name, device in devices.items()]
-    return [one for one in found if one.is_exceeded or one.hardware.details.get(DISTURBED)]
+    marks = {DISTURBED, FROM_PROGRAM}
+    return [one for one in found if one.is_exceeded or marks & one.hardware.details.keys()]
 
 
 def fastest_gflops(measured: Iterable[tuple[TaskRow, Iterable[Record]]]) -> dict[str, float]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ...compiler.hardware import DISTURBED
+from ...compiler.hardware import DISTURBED, FROM_PROGRAM
 from ...compiler.host.interruption import interrupts_deferred
 from ..hardware import Hardware
 from .schema import (
@@ -107,7 +107,7 @@ class RecordStore:
         described = {}
         for path in sorted(self.folder.glob("hardware-*.json")):
             try:
-                hardware = Hardware.from_json(path.read_text())
+                hardware = Hardware.from_json(path.read_text(encoding="utf-8"))
             except (OSError, ValueError) as error:
                 raise StoreError(f"{path}: {error}; restore it from a copy of the dataset") from error
             if path.stem != f"hardware-{hardware.hardware_id}":
@@ -202,7 +202,8 @@ class RecordStore:
         """Write a device's description, unless a stored one has equally high peaks.
 
         The higher of measured and stored peaks is kept, because a device that also does other work does not
-        reach its peaks. They count as disturbed (`DISTURBED`) if no measurement was undisturbed. Raises
+        reach its peaks. They count as disturbed (`DISTURBED`) if no measurement was undisturbed. A peak that
+        a program gave (`FROM_PROGRAM`) keeps this mark until a measurement gives a higher one. Raises
         StoreError if a stored description is damaged.
         """
         known = self.hardware().get(hardware.hardware_id)
@@ -212,6 +213,8 @@ class RecordStore:
             details = dict(hardware.details)
             if not known.details.get(DISTURBED):
                 details.pop(DISTURBED, None)
+            if known.peak_gflops > hardware.peak_gflops and known.details.get(FROM_PROGRAM):
+                details[FROM_PROGRAM] = True
             kept = replace(hardware, peak_gflops=peak_gflops, bandwidth_gbs=bandwidth_gbs, details=details)
             was_disturbed = known.details.get(DISTURBED), details.get(DISTURBED)
             peaks = known.peak_gflops, known.bandwidth_gbs

@@ -26,7 +26,7 @@ from ..deploy.timing import TURN_S
 from ..deploy.trial import Trial, Tuned
 from ..deploy.turn import timed_turn
 from ..run.opened import Opened
-from ..run.result import NOTHING_TO_TUNE, UNTUNED_IS_FASTER, TaskResult
+from ..run.result import BEATEN, NOTHING_TO_TUNE, UNTUNED_IS_FASTER, TaskResult
 from ..search.alternatives import take
 from ..search.measuring import MeasuringThreads
 from ..search.tuner import NetworkTuner
@@ -216,7 +216,7 @@ def open_tasks(results: Sequence[TaskResult]) -> set[str]:
 
 def _is_open(task: TaskResult) -> bool:
     """Whether no measurement has decided so far how a task runs."""
-    decided = task.reason in (UNTUNED_IS_FASTER, NOTHING_TO_TUNE)
+    decided = task.reason in (BEATEN, NOTHING_TO_TUNE, UNTUNED_IS_FASTER)
     return task.tuned_latency_s is None and not task.predicted and not decided
 
 

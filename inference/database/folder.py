@@ -10,16 +10,18 @@ import fcntl
 import json
 import os
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ...dataset.hardware import Hardware
 from ...dataset.records.database_lines import RECORD_FILE, WORKLOAD_FILE
 from ...errors import UserError
 from ...files import disk_errors, write_whole
+
+_Read = TypeVar("_Read")
 
 ROUNDS_FILE = "foretune_rounds.json"
 """File with a JSON line for each progress of a task: `workload`, completed `rounds`, planned rounds `of`."""
@@ -37,6 +39,19 @@ DEVICE_FILE = "foretune_device.json"
 
 _LOCK_FILE = ".lock"
 """File that a process locks while it reads or writes lines in the folder."""
+
+
+class DatabaseUnreadableError(UserError, ValueError):
+    """A line of a database is not JSON, or lacks what it should contain."""
+
+
+def unreadable(path: Path, number: int, error: Exception) -> DatabaseUnreadableError:
+    """The error for a line of a file, counted from 1, that cannot be read."""
+    why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+    return DatabaseUnreadableError(
+        f"database={path}: line {number} cannot be read: {why}; remove the line from a copy of the folder, "
+        "or tune into another folder"
+    )
 
 
 class DatabaseInUseError(UserError, RuntimeError):
@@ -89,9 +104,21 @@ def held_briefly(folder: Path, *, only_read: bool = False) -> Iterator[None]:
         yield
 
 
+def all_text(path: Path) -> str:
+    """Text of a file; empty if it does not exist. Raises DatabaseUnreadableError if it is not UTF-8."""
+    content = path.read_bytes() if path.exists() else b""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise unreadable(path, content.count(b"\n", 0, error.start) + 1, error) from error
+
+
 def whole_lines(path: Path) -> list[str]:
-    """Lines of a file, without a last line that a kill left unfinished; empty if the file does not exist."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    """Lines of a file, without a last line that a kill left unfinished; empty if the file does not exist.
+
+    Raises DatabaseUnreadableError.
+    """
+    lines = all_text(path).splitlines(keepends=True)
     return [line.rstrip("\n") for line in (lines if _is_finished(lines) else lines[:-1])]
 
 
@@ -134,7 +161,7 @@ def _ends_whole(path: Path) -> bool:
 
 def _cut_off(path: Path) -> int:
     """`drop_unfinished_line` for a file in a locked folder."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    lines = all_text(path).splitlines(keepends=True)
     if _is_finished(lines):
         return 0
     os.truncate(path, path.stat().st_size - len(lines[-1].encode()))
@@ -152,9 +179,18 @@ def _is_finished(lines: list[str]) -> bool:
     return lines[-1].endswith("\n")
 
 
-def read_notes(path: Path) -> list[dict[str, Any]]:
-    """Notes of a file in their order; empty if the file does not exist."""
-    return [json.loads(line) for line in whole_lines(path)]
+def read_notes(path: Path, read: Callable[[dict[str, Any]], _Read]) -> list[_Read]:
+    """Result of `read` for each note of a file, in their order; empty if the file does not exist.
+
+    Raises DatabaseUnreadableError for a line without JSON, or on which `read` raises an error.
+    """
+    found = []
+    for number, line in enumerate(whole_lines(path), 1):
+        try:
+            found.append(read(json.loads(line)))
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise unreadable(path, number, error) from error
+    return found
 
 
 def append_notes(path: Path, notes: Iterable[Mapping[str, Any]]) -> None:
@@ -166,7 +202,11 @@ def append_notes(path: Path, notes: Iterable[Mapping[str, Any]]) -> None:
 
 def read_rounds(folder: Path) -> dict[str, tuple[int, int]]:
     """Completed and planned rounds, by workload hash."""
-    return {note["workload"]: (note["rounds"], note["of"]) for note in read_notes(folder / ROUNDS_FILE)}
+    return dict(
+        read_notes(
+            folder / ROUNDS_FILE, lambda note: (note["workload"], (int(note["rounds"]), int(note["of"])))
+        )
+    )
 
 
 def append_rounds(folder: Path, rounds: Mapping[str, tuple[int, int]]) -> None:
@@ -187,9 +227,15 @@ def describe_device(folder: Path, target: str, hardware: Hardware) -> None:
 
 def read_device(folder: Path) -> tuple[str, Hardware] | None:
     """Target (JSON) and device of a folder; None for a folder of an earlier version, which lacks this
-    note."""
+    note. Raises DatabaseUnreadableError."""
     path = folder / DEVICE_FILE
     if not path.exists():
         return None
-    content = json.loads(path.read_text(encoding="utf-8"))
-    return json.dumps(content["target"], sort_keys=True), Hardware(**content["hardware"])
+    try:
+        content = json.loads(all_text(path))
+        hardware = Hardware.from_json(json.dumps(content["hardware"]))
+        return json.dumps(content["target"], sort_keys=True), hardware
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        if isinstance(error, DatabaseUnreadableError):
+            raise
+        raise unreadable(path, 1, error) from error

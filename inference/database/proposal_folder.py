@@ -42,7 +42,7 @@ class ProposalFolder:
         self._taken.touch()  # before the first record, so that a kill leaves no records without this file
         drop_unfinished_lines(folder, TAKEN_FILE)
         self._file = ScheduleLines(folder)
-        self.searched = {note["workload"] for note in read_notes(self._taken)}
+        self.searched = set(read_notes(self._taken, lambda note: str(note["workload"])))
         """Workload hashes of the searched tasks."""
 
     def add(self, task: Task, records: Sequence[str]) -> None:

@@ -19,13 +19,16 @@ from ...compiler.task import Task
 from ...compiler.templates.cpu.intrinsics.registry import register_intrinsics
 from ...compiler.tvm_compat import target_to_json
 from ...dataset.records.database_lines import RECORD_FILE, WORKLOAD_FILE, parsed_workload, record_line
-from ...errors import UserError
+from ...errors import first_line
 from ...files import write_whole
-from .folder import append_lines, held_briefly, whole_lines
-
-
-class DatabaseUnreadableError(UserError, ValueError):
-    """A line of a database is not JSON, or is not in MetaSchedule's format."""
+from .folder import (
+    DatabaseUnreadableError,
+    all_text,
+    append_lines,
+    held_briefly,
+    unreadable,
+    whole_lines,
+)
 
 
 class ScheduleLines:
@@ -39,6 +42,7 @@ class ScheduleLines:
         self._folder, self._read_only = folder, read_only
         self._workload_file, self._record_file = folder / WORKLOAD_FILE, folder / RECORD_FILE
         self._hashes: list[str] = []  # by the number that records refer to
+        self._bytes_read = 0  # of the task file
         self._workloads: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -49,29 +53,34 @@ class ScheduleLines:
         """Reads the tasks and returns the lines of records. Raises DatabaseUnreadableError."""
         lines = whole_lines if self._read_only else _lines  # nobody has removed an unfinished line
         with held_briefly(self._folder, only_read=self._read_only):
-            workloads, records = lines(self._workload_file), lines(self._record_file)
-        for number, line in enumerate(workloads[len(self) :], len(self) + 1):
+            workloads, records = self._new_workloads(), lines(self._record_file)
+        for number, line in enumerate(workloads, len(self) + 1):
             try:
                 self._note(parsed_workload(line), line)
             except ValueError as error:
-                raise _unreadable(self._workload_file, number, error) from error
+                raise unreadable(self._workload_file, number, error) from error
         return records
 
     def unreadable(self, number: int, error: ValueError) -> DatabaseUnreadableError:
         """The error for a line of records, counted from 1, that cannot be read."""
-        return _unreadable(self._record_file, number, error)
+        return unreadable(self._record_file, number, error)
 
     def workload_hash(self, number: int) -> str:
         """Workload hash of the task with the number that records use."""
         return self._hashes[number]
 
     def schedules(self, workload_hash: str, lines: Sequence[str]) -> list[ms.database.TuningRecord]:
-        """TVM's objects for the records of a known task."""
+        """TVM's objects for the records of a known task. Raises DatabaseUnreadableError."""
         if not lines:
             return []
-        workload = ms.database.Workload.from_json(json.loads(self._workloads[workload_hash]))
-        register_intrinsics("".join(lines))  # which applying a template needs
-        return [ms.database.TuningRecord.from_json(json.loads(line)[1], workload) for line in lines]
+        try:
+            workload = ms.database.Workload.from_json(json.loads(self._workloads[workload_hash]))
+            register_intrinsics("".join(lines))  # which applying a template needs
+            return [ms.database.TuningRecord.from_json(json.loads(line)[1], workload) for line in lines]
+        except Exception as error:  # TVM raises InternalError, TypeError, ValueError and others
+            number = self._hashes.index(workload_hash) + 1
+            found = ValueError(f"TVM reads no schedule of this task: {first_line(error)}")
+            raise unreadable(self._workload_file, number, found) from error
 
     def add(
         self, task: Task, contents: Sequence[Sequence[Any]], *, without: Collection[str] = ()
@@ -93,13 +102,28 @@ class ScheduleLines:
     def _number_of(self, task: Task) -> int:
         """Number of a task for its records; a task that the file lacks is added."""
         if task.workload_hash not in self._workloads:
-            for line in whole_lines(self._workload_file)[len(self) :]:
+            for line in self._new_workloads():
                 self._note(parsed_workload(line), line)
         if task.workload_hash not in self._workloads:
             line = json.dumps(ms.database.Workload(task.mod).as_json(), separators=(",", ":"))
             append_lines(self._workload_file, [line])
+            self._bytes_read = self._workload_file.stat().st_size
             self._note(task.workload_hash, line)
         return self._hashes.index(task.workload_hash)
+
+    def _new_workloads(self) -> list[str]:
+        """Lines that the task file has in addition to the ones read before, without an unfinished last line.
+
+        The file is as large as all tasks of all runs: reading it for each new task would take quadratic time.
+        """
+        if not self._workload_file.exists():
+            return []
+        with self._workload_file.open("rb") as file:
+            file.seek(self._bytes_read)
+            found = file.read()
+        found = found[: found.rfind(b"\n") + 1]
+        self._bytes_read += len(found)
+        return found.decode().splitlines()
 
     def _note(self, workload_hash: str, line: str) -> None:
         self._hashes.append(workload_hash)
@@ -130,11 +154,4 @@ def _arguments(task: Task) -> list[Any]:
 
 
 def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-
-
-def _unreadable(path: Path, number: int, error: ValueError) -> DatabaseUnreadableError:
-    return DatabaseUnreadableError(
-        f"database={path}: line {number} cannot be read: {error}; remove the line from a copy of the folder, "
-        "or tune into another folder"
-    )
+    return all_text(path).splitlines()

@@ -166,8 +166,8 @@ class TuningDatabase:
 
     def imported_starts(self, task: Task) -> list[str]:
         """Traces of a task that `foretune bundle import` took from other devices, fastest there first."""
-        notes = read_notes(self.folder / STARTS_FILE)
-        return [note["trace"] for note in notes if note["workload"] == task.workload_hash]
+        notes = read_notes(self.folder / STARTS_FILE, lambda note: (note["workload"], note["trace"]))
+        return [trace for name, trace in notes if name == task.workload_hash]
 
     def commit(
         self, task: Task, measurements: Sequence[MeasuredCandidate], *, replaces: bool = False

@@ -59,8 +59,8 @@ class TuningNotes:
         self._parents: dict[str, TaskName] = {}
         self._networks: set[str] = set()
         self._runs: defaultdict[str, list[RunNote]] = defaultdict(list)
-        for note in read_notes(path) if path is not None else []:
-            self._take(note)
+        if path is not None:
+            read_notes(path, self._take)
 
     def untuned_s(self, task: Task) -> float | None:
         """Latency in seconds of a task without a schedule; inf if it does not run, None if unknown."""
@@ -181,9 +181,9 @@ class TuningNotes:
             self._networks.add(line["network"])
         if "untuned_s" in line:
             seconds = line["untuned_s"]
-            self._untuned_s[line["workload"]] = math.inf if seconds is None else seconds
+            self._untuned_s[line["workload"]] = math.inf if seconds is None else float(seconds)
         if "search" in line:
-            self._runs[line["search"]].append(RunNote(line["tasks"], line["seconds"]))
+            self._runs[line["search"]].append(RunNote(int(line["tasks"]), float(line["seconds"])))
         if "parent" in line:
             self._parents.pop(line["workload"], None)
             if line["parent"]:

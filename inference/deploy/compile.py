@@ -18,8 +18,11 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.support.cc import get_cc
 from tvm.target import Target
 
+from ...compiler.codegen.argument_checks import marked_internal
 from ...compiler.codegen.checksum import append_checksum
 from ...compiler.codegen.linker import linker
+from ...compiler.codegen.objects import NOTHING_LINKED, Linked, ObjectFiles
+from ...compiler.codegen.packed_weights import with_packed_weights
 from ...compiler.codegen.passes import improve_code
 from ...compiler.codegen.plain_schedules import plainly_scheduled
 from ...compiler.networks import task_names
@@ -28,7 +31,6 @@ from ...compiler.templates.gpu.function import kernel_modules
 from ...compiler.tvm_compat import (
     CUDA_PASSES,
     as_task_module,
-    has_blocks,
     load_tensor_intrinsics,
     target_cores,
     workload_hash,
@@ -62,6 +64,8 @@ class CompiledNetwork:
     """Name of the task of each function that runs one."""
     unbuildable: tuple[str, ...] = ()
     """Names of the tasks that run unscheduled because TVM cannot build code for their schedule."""
+    linked: Linked = NOTHING_LINKED
+    """Functions whose code was kept when they were measured, which `executable` lacks."""
 
     @cached_property
     def device(self) -> tvm.runtime.Device:
@@ -100,13 +104,19 @@ class CompiledNetwork:
             return None
         return path
 
+    @property
+    def is_library(self) -> bool:
+        """Whether the code is in a library, which is linked now if it was not before."""
+        return self._library is not None
+
     def link(self) -> None:
         """Generates the network's code now, and not at its first run or export."""
         _ = self._module
 
     def _link(self, path: Path) -> None:
         with without_scope_warnings():
-            self.executable.export_library(str(path), fcompile=linker(self.target))
+            further = self.linked.link_arguments(path.parent)
+            self.executable.export_library(str(path), fcompile=linker(self.target), **further)
 
     def __call__(self, *inputs: NDArray[Any]) -> list[NDArray[Any]]:
         return [tensor.numpy() for tensor in flatten(self.bind(*inputs)())]
@@ -157,6 +167,7 @@ def compile_network(
     *,
     unscheduled: Collection[str] = (),
     plain: Collection[str] = (),
+    kept: ObjectFiles | None = None,
 ) -> CompiledNetwork:
     """Compiles a module from `compiler.networks.to_relax` for a device of the target.
 
@@ -164,7 +175,8 @@ def compile_network(
     baseline. MetaSchedule's database ignores the target, so pass a database that was filled for `target`
     alone. Tasks with a workload hash in `unscheduled` run without a schedule, whatever the database holds.
     So do tasks with a schedule that does not build. Tasks in `plain` that have no schedule then get a plain
-    one (`plain_schedules`), on a CPU. Raises NetworkBuildError.
+    one (`plain_schedules`), on a CPU. Functions with an object file in `kept` are linked, not compiled.
+    Raises NetworkBuildError.
     """
     improve_code()
     hashes = _workload_hashes(relax_mod)
@@ -176,35 +188,49 @@ def compile_network(
     scheduled_mod = plainly_scheduled(scheduled_mod, loops)
     with build_context(target):
         try:
-            packed_mod = with_packed_weights(scheduled_mod)
+            packed_mod = marked_internal(with_packed_weights(scheduled_mod))
             task_of = _tasks_of_functions(packed_mod, hashes, tasks)
-            description = describe(packed_mod, target, task_of)
-            described_mod = packed_mod if description is None else with_description(packed_mod, description)
-            if templates := kernel_modules(described_mod):
-                described_mod = described_mod.with_attr("external_mods", templates)
-            executable = tvm.compile(described_mod, target=target)
+            linked = NOTHING_LINKED if kept is None else kept.linked_into(packed_mod, target)
+            executable = _compiled(packed_mod, target, task_of, linked)
         except Exception as error:  # TVM raises several kinds
             broken = {
                 name: hashes[name] for name in scheduled if not _builds(name, scheduled_mod[name], target)
             }
             if broken:
                 kept_out = {*unscheduled, *broken.values()}
-                compiled = compile_network(relax_mod, target, database, unscheduled=kept_out, plain=plain)
+                compiled = compile_network(
+                    relax_mod, target, database, unscheduled=kept_out, plain=plain, kept=kept
+                )
                 return replace(compiled, unbuildable=tuple(broken))
             if loops:  # a plain schedule does not build
-                return compile_network(relax_mod, target, database, unscheduled=unscheduled)
+                return compile_network(relax_mod, target, database, unscheduled=unscheduled, kept=kept)
             raise NetworkBuildError(
                 f"target={target.kind.name}: TVM cannot build the network with "
                 f"{part_of(len(scheduled), len(names), 'task')} scheduled: {first_line(error)}; try other "
                 "input shapes"
             ) from error
-    return CompiledNetwork(
+    compiled = CompiledNetwork(
         executable=executable,
         target=target,
         scheduled=scheduled,
         unscheduled=tuple(name for name in names if name not in scheduled),
         task_of=task_of,
+        linked=linked,
     )
+    if linked.symbols and not compiled.is_library:  # the linker cannot do it
+        return compile_network(relax_mod, target, database, unscheduled=unscheduled, plain=plain)
+    return compiled
+
+
+def _compiled(
+    packed_mod: tvm.IRModule, target: Target, task_of: Mapping[str, str], linked: Linked
+) -> tvm.runtime.Executable:
+    """The executable of a module with packed weights, without the functions that are linked."""
+    description = describe(packed_mod, target, task_of)
+    described_mod = packed_mod if description is None else with_description(packed_mod, description)
+    if templates := kernel_modules(described_mod):
+        described_mod = described_mod.with_attr("external_mods", templates)
+    return tvm.compile(described_mod, target=target, relax_pipeline=linked.pipeline())
 
 
 def _with_schedules(
@@ -237,21 +263,6 @@ def how_to_run(library: Path, target: Target) -> list[str]:
         f"wrote {library}: foretune.load({path!r})(*inputs)",
         f"  as fast by stock TVM with TVM_NUM_THREADS={target_cores(target)} TVM_BIND_THREADS=0 set: {stock}",
     ]
-
-
-def with_packed_weights(scheduled_mod: tvm.IRModule) -> tvm.IRModule:
-    """The module with constants in the layouts that schedules chose, instead of repacked in each run."""
-    # The pass fails on functions without blocks, in which it has nothing to change.
-    loose = {
-        var: func
-        for var, func in scheduled_mod.functions_items()
-        if isinstance(func, tvm.tirx.PrimFunc) and not has_blocks(func)
-    }
-    kept = {var: func for var, func in scheduled_mod.functions_items() if var not in loose}
-    split = relax.transform.SplitLayoutRewritePreproc()(tvm.IRModule(kept, attrs=scheduled_mod.attrs))
-    for var, func in loose.items():
-        split[var] = func
-    return relax.transform.FoldConstant()(split)
 
 
 def build_context(target: Target) -> tvm.transform.PassContext:

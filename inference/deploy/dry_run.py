@@ -54,25 +54,29 @@ def checked_lowering(
     lowering: Lowering = AS_FASTEST,
     stage: Stage = nullcontext,
     original: Original | None = None,
+    *,
+    cached: bool = False,
 ) -> LoweredNetwork:
     """`lowered_network`, after the network ran once and its outputs agreed with the original's.
 
     If the target is this machine's CPU, the lowered module itself runs. Otherwise the network is lowered
     again in float32 for this CPU, which shows faults of the importers, but none that only `target` or
     `lowering.dtype` has. `original` has the inputs and outputs to compare, by default the drawn inputs and
-    edge cases. Raises WrongConversionError, OutputFormError, and the errors of `lowered_network` and
-    `Original`.
+    edge cases. A module of the cache ran in an earlier run. Raises WrongConversionError, OutputFormError, and
+    the errors of `lowered_network` and `Original`.
     """
-    lowered = lowered_network(network, target, lowering, stage)
-    with stage(DRY_RUN):
-        if runs_here(target):
-            subject = original or Original(network, lowering.dtype)
-            check_conversion(subject, lowered.relax_mod, target, lowering)
-        else:
-            here = parse_target("llvm")
-            in_float32 = Original(network) if original is None else original.in_float32()
-            check_conversion(in_float32, to_relax(network, here, AS_FASTEST), here)
-    return lowered
+
+    def check(relax_mod: tvm.IRModule) -> None:
+        with stage(DRY_RUN):
+            if runs_here(target):
+                subject = original or Original(network, lowering.dtype)
+                check_conversion(subject, relax_mod, target, lowering)
+            else:
+                here = parse_target("llvm")
+                in_float32 = Original(network) if original is None else original.in_float32()
+                check_conversion(in_float32, to_relax(network, here, AS_FASTEST), here)
+
+    return lowered_network(network, target, lowering, stage, check, cached=cached)
 
 
 def check_conversion(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import statistics
 import sys
 import tempfile
@@ -49,6 +50,11 @@ def time_in_fresh_process(library: Path, inputs: Sequence[NDArray[Any]]) -> list
         arrays = Path(folder) / "inputs.npz"
         np.savez(arrays, *inputs)
         done = run_tied(["-m", __name__, str(library.resolve()), str(arrays)], env=environment)
+    if done.returncode == -signal.SIGKILL:
+        raise FreshProcessError(
+            f"{library}: the new process that timed it was killed, probably because memory ran out: free "
+            "some and repeat the command"
+        )
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise FreshProcessError(f"{library}: does not run in a new process: {reason}; export it again")

@@ -17,6 +17,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.support.cc import get_cc
 from tvm.target import Target
 
+from ...compiler.codegen.objects import ObjectFiles
 from ...compiler.networks import LoweredNetwork, Network
 from ...compiler.targets import is_cpu
 from ...compiler.tvm_compat import runs_here
@@ -102,19 +103,27 @@ class Trial:
         watch: StageClock,
         elapsed_s: Callable[[], float],
         predicted: FurtherSchedules | None = None,
+        objects: ObjectFiles | None = None,
     ) -> None:
-        """`elapsed_s` returns seconds since the start; `predicted` has schedules of unmeasured tasks."""
+        """Prepares the trial.
+
+        `elapsed_s` returns seconds since the start; `predicted` has schedules of unmeasured tasks, `objects`
+        the object files of measured programs.
+        """
         self.config = config
         self.console = console
         self.watch = watch
         self.elapsed_s = elapsed_s
         self.predicted = predicted
+        self.objects = ObjectFiles() if objects is None else objects
         self.written: list[WrittenLibrary] = []
         """Libraries that were written to `config.export`, each of which replaced the one before."""
 
     def timed(self, tuned: Tuned) -> NetworkTimings:
         """Timings that the executor supports."""
         config = self.config
+        # Importing the plots lasts a second, so a thread does it while TVM compiles.
+        Thread(target=import_module, args=("..report.write", __package__), daemon=True).start()
         if config.executor.kind == "none" and config.export is not None:
             return self._export_alone(config.export, tuned)
         if config.executor.kind == "local":
@@ -125,8 +134,6 @@ class Trial:
         return NetworkTimings()
 
     def _tuned_form(self, tuned: Tuned) -> CompiledForm:
-        # Importing the plots lasts a second, so a thread does it while TVM compiles.
-        Thread(target=import_module, args=("..report.write", __package__), daemon=True).start()
         with self.watch.stage("compile"), self.console.status("compiling the network"):
             compiled = self.compiled(tuned)
         with self.watch.stage("link"), self.console.status("generating code"):
@@ -149,7 +156,14 @@ class Trial:
         if self.predicted is not None:
             schedules = self.predicted.behind(schedules, tasks)
         plain = {*tuned.plain}.difference(without)
-        return compile_network(tuned.relax_mod, tuned.target, schedules, unscheduled=unscheduled, plain=plain)
+        return compile_network(
+            tuned.relax_mod,
+            tuned.target,
+            schedules,
+            unscheduled=unscheduled,
+            plain=plain,
+            kept=self.objects,
+        )
 
     def checked(
         self, tuned: Tuned, compiled: CompiledNetwork
@@ -158,8 +172,12 @@ class Trial:
 
         Schedules that change the outputs are left out, on a CPU, where tasks run without a schedule, too.
         """
-        reasons = dict.fromkeys(compiled.unbuildable, NOT_BUILT)
         check = tuned.original.check(compiled)
+        if not check.agrees and compiled.linked.symbols:
+            self.objects.clear()  # so that only a schedule can be wrong
+            compiled = self.compiled(tuned)
+            check = tuned.original.check(compiled)
+        reasons = dict.fromkeys(compiled.unbuildable, NOT_BUILT)
         if check.agrees or not is_cpu(tuned.target):
             return compiled, check, reasons
         names = {task.workload_hash: task.name for task in tuned.results}

@@ -94,7 +94,7 @@ class FamilyCostModel(ms.cost_model.PyCostModel):
                 for number, key in enumerate(keys):
                     loaded[key] = self._make()
                     loaded[key].load(archive.extract(_part(number), folder))
-        except (BadZipFile, KeyError, TypeError, json.JSONDecodeError) as error:
+        except (BadZipFile, KeyError, TypeError, ValueError) as error:
             raise FamilyModelFileError(
                 f"{path}: not a file of FamilyCostModel.save ({error}); save the model again"
             ) from error

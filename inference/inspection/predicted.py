@@ -44,7 +44,7 @@ class LatencyPredictor:
     ) -> None:
         """`hardware` is the device with its measured figures; `programs` is the number drawn per task."""
         if is_cpu(target):
-            load_cpu_intrinsics()
+            load_cpu_intrinsics(alone=True)
         self._predictor = checkpoint.predictor
         self._assembler = FeatureAssembler(hardware, counted=self._predictor.normaliser.reads_counts)
         self._target = target

@@ -30,6 +30,8 @@ class Round:
     """Whether the task stays unfinished after this round, regardless of its number of rounds."""
     templates_alone: bool = False
     """Whether the round does not search if the task has templates."""
+    most_templates: int | None = None
+    """Maximum number of templates that a round without a search measures; None sets no limit."""
     like: TaskSearch | None = None
     """Alternative with the same loops whose templates were measured, for the first round of an alternative;
     else None."""

@@ -105,7 +105,11 @@ def _memory(result: TuneResult) -> list[Fact]:
     """Memory of the run at its peak."""
     if result.peak_mb is None:
         return []
-    return [Fact("Memory", f"{result.peak_mb / 1e3:.2f} GB", "of all processes of the run at its peak")]
+    estimated = result.estimated_peak_mb
+    expected = "" if estimated is None else f"; {estimated / 1e3:.2f} GB were expected"
+    return [
+        Fact("Memory", f"{result.peak_mb / 1e3:.2f} GB", f"of all processes of the run at its peak{expected}")
+    ]
 
 
 def _energy(result: TuneResult) -> list[Fact]:

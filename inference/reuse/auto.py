@@ -39,6 +39,14 @@ faster (benchmarks/results/reuse_networks).
 """
 
 
+TEMPLATE_GAINS = 0.11, 0.011, 0.009
+"""Share of its latency that a task is expected to save by its second, third and fourth template.
+
+Geometric means over 46 tasks of ResNet-18 and MobileNetV2 on a busy Zen 3. The largest tasks of three
+networks on a Zen 4 save less (benchmarks/results/template_ratings).
+"""
+
+
 class AutoReuse(ReuseMode):
     """Mode of `search.reuse=auto`. Its planners share the tasks' loops and the tasks of earlier runs."""
 
@@ -91,16 +99,22 @@ class AutoRules(ReuseRules):
         self._target = target
         self._database = database
         self._loops: dict[str, Loops | None] = {}
+        self._children: dict[str, ChildBudget] = {}
 
     def child(self, task: Task) -> ChildBudget:
         """See ReuseRules."""
+        if task.operator not in self._children:
+            self._children[task.operator] = self._child_of(task.operator)
+        return self._children[task.operator]
+
+    def _child_of(self, operator: str) -> ChildBudget:
         auto, strategy = self._config.auto, self._config.strategy_class
         if strategy.needs_parent_program and strategy.measures_steps(self._config.strategy):
             starts = self._starts(STARTS)
             return ChildBudget(self._config.per_round, starts, total=self._config.top_k, reused=1)
         instead = self._has_templates and not strategy.needs_parent_program
         starts = self._starts(0 if instead else STARTS)
-        rounds = auto.depthwise_rounds if task.operator == "depthwise_conv2d" else 1
+        rounds = auto.depthwise_rounds if operator == "depthwise_conv2d" else 1
         heavy = ChildBudget(auto.programs, starts, max(rounds, self._config.rounds))
         light = replace(heavy, rounds=rounds, small_programs=auto.small_programs, heavy=heavy)
         return replace(light, templates_alone=auto.templates_alone)
@@ -125,6 +139,13 @@ class AutoRules(ReuseRules):
         if task.workload_hash not in self._loops:
             self._loops[task.workload_hash] = loops_of(task)
         return self._loops[task.workload_hash]
+
+    def templates(self, share: float | None) -> int | None:
+        """See ReuseRules; leaves out templates that save the network less than `least_gain`."""
+        if share is None:
+            return None
+        worth = sum(share * gain >= self._config.auto.least_gain for gain in TEMPLATE_GAINS)
+        return None if worth == len(TEMPLATE_GAINS) else 1 + worth
 
     def known_programs(self, task: Task) -> Mapping[str, float]:
         """See ReuseRules."""

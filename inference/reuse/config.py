@@ -25,12 +25,18 @@ class AutoConfig:
     starts: int | None = None
     depthwise_rounds: int = 1
     templates_alone: bool = True
+    least_gain: float = 0.0
     heavy_share: float = 0.1
 
     def __post_init__(self) -> None:
         if not 0 < self.heavy_share <= 1:
             raise OneShotConfigError(
                 f"search.auto.heavy_share={self.heavy_share}: must be over 0 and at most 1, which no task has"
+            )
+        if not 0 <= self.least_gain < 1:
+            raise OneShotConfigError(
+                f"search.auto.least_gain={self.least_gain}: a share of the network's latency in [0, 1); use "
+                "0 to measure all templates, or 0.0002"
             )
         counts = [field.name for field in fields(self) if field.type in ("int", "int | None")]
         least = {name: 0 if name == "starts" else 1 for name in counts}

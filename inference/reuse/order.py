@@ -9,7 +9,7 @@ from ..planners.precedence import Precedence, Spent, Stage
 from ..search.task_search import TaskSearch
 from .donors import Donor
 from .rules import ChildBudget, ReuseRules, Selected
-from .tree import ROOT, without_cycles
+from .tree import ROOT, left_tree, without_cycles
 
 HEAVY_EVENS = 2
 """Lower bound on the latency of a heavy task, in even shares of the network's latency.
@@ -66,6 +66,7 @@ class TreeOrder(Precedence):
         self._expected: dict[str, float] = {}
         self._operations: dict[str, float] = {}
         self._settled: dict[str, bool] = {}
+        self._stages: dict[str, Stage] = {}
         self._even_s: float | None = None
         self._back: dict[str, Spent] = {}
         """Rounds and programs of children before they were sent back to be searched alone."""
@@ -83,7 +84,8 @@ class TreeOrder(Precedence):
                 if not self._by_name[name].busy and (fastest := self.donor(name).fastest):
                     self._sketches[name] = self._rules.sketch(self._by_name[name].task, fastest[0])
         tree = self._selection.tree(begun, self._sketches)
-        self._parents = without_cycles({**tree.parents, **begun}, kept=begun)
+        beaten = {name for name, search in self._by_name.items() if search.beaten}
+        self._parents = without_cycles({**left_tree(tree.parents, beaten), **begun}, kept=begun)
         self._forget()
         for name, search in self._by_name.items():
             if not search.busy and self.parent(name) != ROOT and self._is_helpless(search):
@@ -95,6 +97,7 @@ class TreeOrder(Precedence):
         self._children = {}
         for name, search in self._by_name.items():
             self._children.setdefault(self.parent(name), []).append(search)
+        self._forget()
 
     def send_back(self, search: TaskSearch) -> None:
         """Lets a child be searched alone; its rounds as a child do not count."""
@@ -157,11 +160,9 @@ class TreeOrder(Precedence):
     def stage(self, search: TaskSearch) -> Stage:
         """See Precedence."""
         name = search.task.workload_hash
-        if self._is_unused(search):
-            return Stage.UNUSED
-        if self._is_pending(search):
-            return Stage.STARTING if self._is_settled(self.parent(name)) else Stage.WAITING
-        return Stage.OWN if self.parent(name) == ROOT else Stage.STARTED
+        if name not in self._stages:
+            self._stages[name] = self._stage(search)
+        return self._stages[name]
 
     def comes_first(self, search: TaskSearch) -> bool:
         """See Precedence: bridges come first."""
@@ -170,11 +171,13 @@ class TreeOrder(Precedence):
     def stake_s(self, search: TaskSearch) -> float:
         """See Precedence. A task without a program counts with its expected latency, if that is known.
 
-        The latency without a schedule can be a hundred times as long.
+        The latency without a schedule can be a hundred times as long. A task that reuses no program of its
+        parent, because it measures templates, does not count for the parent.
         """
         waiting = [search]
         for known in waiting:  # grows during the iteration
-            waiting += self._children.get(known.task.workload_hash, [])
+            children = self._children.get(known.task.workload_hash, [])
+            waiting += [child for child in children if self.child(child).reuses]
         expected_s = [math.inf if math.isfinite(s.best_s) else self.expected_s(s) for s in waiting]
         return sum(
             min(seconds, one.stake_s) if math.isfinite(seconds) else one.stake_s
@@ -238,6 +241,21 @@ class TreeOrder(Precedence):
             return min(programs, child.small_programs)
         return programs
 
+    def _stage(self, search: TaskSearch) -> Stage:
+        parent = self.parent(search.task.workload_hash)
+        if self._is_unused(search):
+            return Stage.UNUSED
+        if self._is_pending(search):
+            return Stage.STARTING if self._is_settled(parent) else Stage.WAITING
+        return Stage.OWN if parent == ROOT else Stage.STARTED
+
+    def share(self, search: TaskSearch) -> float | None:
+        """Expected share of the network's latency; None if it is not known."""
+        expected_s = [self.expected_s(other) for other in self._searches if other.task.weight]
+        known_s = sum(seconds for seconds in expected_s if math.isfinite(seconds))
+        own_s = self.expected_s(search)
+        return own_s / known_s if known_s and math.isfinite(own_s) else None
+
     # --- The tree -------------------------------------------------------------------------------------------
 
     def _earlier_parent(self, search: TaskSearch) -> str:
@@ -254,7 +272,12 @@ class TreeOrder(Precedence):
         if rounds_had(child):
             return self.child(child).search and math.isinf(child.best_s)
         parent = self.parent(child.task.workload_hash)
-        return self._is_settled(parent) and not self.donor(parent).latencies_s
+        return self._is_settled(parent) and not self._has_program(parent)
+
+    def _has_program(self, name: str) -> bool:
+        """Whether a program of a task ran, in this run or in an earlier one."""
+        search = self._by_name.get(name)
+        return bool(self._library[name].latencies_s) if search is None else math.isfinite(search.best_s)
 
     def _is_settled(self, name: str) -> bool:
         """Whether the planned search of a task is done, so that other tasks can reuse it."""
@@ -292,6 +315,7 @@ class TreeOrder(Precedence):
         self._expected.clear()
         self._operations.clear()
         self._settled.clear()
+        self._stages.clear()
         self._even_s = None
 
     def _operation_of(self, name: str) -> float:

@@ -162,6 +162,7 @@ class ReusePlanner(TaskPlanner):
             is_child=True,
             to_be_continued=left is not None and left > budget.measured,
             templates_alone=child.templates_alone,
+            most_templates=self._rules.templates(order.share(search)),
         )
 
     def _starts_of(

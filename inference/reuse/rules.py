@@ -37,6 +37,11 @@ class ChildBudget:
     heavy: ChildBudget | None = None
     """Replaces these limits for a heavy task; None keeps them."""
 
+    @property
+    def reuses(self) -> bool:
+        """Whether the child measures or searches from programs of other tasks."""
+        return bool(self.starts or self.reused)
+
 
 @dataclass(frozen=True)
 class SourceLimits:
@@ -78,6 +83,13 @@ class ReuseRules:
 
     def earlier_child(self, task: Task, parent: Task) -> ChildBudget | None:
         """Limits of a task whose parent an earlier run tuned; None uses the limits of `child`."""
+        return None
+
+    def templates(self, share: float | None) -> int | None:
+        """Maximum number of templates of a child that measures only these; None sets no limit.
+
+        `share` is the expected share of the network's latency, or None if it is not known.
+        """
         return None
 
     def resized_by(self, task: Task, other: Task) -> float:

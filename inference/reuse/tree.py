@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass
 
 from ...errors import UserError
@@ -71,6 +71,27 @@ class ReuseTree:
         return found
 
 
+def left_tree(parents: Mapping[str, str], gone: Collection[str]) -> dict[str, str]:
+    """The parents if some operators are not searched, so that no operator has one of these as its parent.
+
+    Children follow the parent of an operator that is gone. If that is the root, the first child takes the
+    place of its parent, and the others follow it.
+    """
+    heirs: dict[str, str] = {}
+
+    def parent_of(name: str) -> str:
+        parent = parents[name]
+        while parent in gone:
+            if (before := parents.get(parent, ROOT)) == ROOT:
+                heir = heirs.setdefault(parent, name)
+                return ROOT if heir == name else heir
+            parent = before
+        return parent
+
+    kept = {name: parent_of(name) for name in parents if name not in gone}
+    return {name: kept[name] if name in kept else parent_of(name) for name in parents}
+
+
 def without_cycles(parents: Mapping[str, str], kept: Container[str]) -> dict[str, str]:
     """The parents with one operator of each cycle moved to ROOT, so that all can be searched.
 
@@ -90,11 +111,12 @@ def cycle_of(parents: Mapping[str, str]) -> list[str]:
     """
     safe = {ROOT}
     for start in parents:
-        path = [start]
-        while path[-1] not in safe and path[-1] in parents:
-            parent = parents[path[-1]]
-            if parent in path:
-                return path[path.index(parent) :]
-            path.append(parent)
+        path, last = {start: None}, start  # a dictionary, to look up names in long chains
+        while last not in safe and last in parents:
+            last = parents[last]
+            if last in path:
+                names = list(path)
+                return names[names.index(last) :]
+            path[last] = None
         safe.update(path)
     return []

@@ -43,6 +43,7 @@ class TuneConfig:
     retune: bool = False
     require_database: bool = False
     check_memory: bool = True
+    cache: bool = True
     budget_s: float | None = None
     latency_target_s: float | None = None
     export: Path | None = None

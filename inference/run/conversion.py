@@ -24,7 +24,7 @@ def original_of(network: Network, config: TuneConfig, clock: StageClock) -> Orig
 def lowered_for(
     network: Network, target: Target, config: TuneConfig, clock: StageClock, original: Original | None
 ) -> LoweredNetwork:
-    """The lowered network, after a dry run if there is an `original`."""
+    """The lowered network, after a dry run if there is an `original` and the network is not in the cache."""
     if original is None:
-        return lowered_network(network, target, config.lowering, clock.stage)
-    return checked_lowering(network, target, config.lowering, clock.stage, original)
+        return lowered_network(network, target, config.lowering, clock.stage, cached=config.cache)
+    return checked_lowering(network, target, config.lowering, clock.stage, original, cached=config.cache)

@@ -77,7 +77,7 @@ class GpuTemplates:
         self._path, self._count = folder / TEMPLATES_FILE, count
         self._gpu = traits(target).gpu if count else None
         reads = self._gpu is not None and not retune
-        self._known = dict(map(_read, read_notes(self._path))) if reads else {}
+        self._known = dict(read_notes(self._path, _read)) if reads else {}
 
     def due(self, tasks: Sequence[Task], chains: Mapping[str, Due] | None = None) -> dict[str, Due]:
         """Tasks and chains, by workload hash, that templates support and that were not measured before."""

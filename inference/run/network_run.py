@@ -46,7 +46,7 @@ class NetworkRun(TuningRun):
                 network, original, lowered = self._lowered(opened.target)
             joined = self.joined_calls(lowered.relax_mod, opened.target)
             templates = self.gpu_templates(lowered.tasks, opened, joined)
-            trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
+            trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted, self.objects)
             if config.anytime:
                 subject = Subject(network, original, lowered, opened)
                 self.anytime = AnytimeLibrary(trial, subject, self.left_s)
@@ -79,6 +79,7 @@ class NetworkRun(TuningRun):
             float_products=float_products(lowered.relax_mod),
             agreement=timed.agreement,
             peak_gflops=timed.peak_gflops,
+            estimated_peak_mb=self._need.bytes / 1e6,
             library_s=timed.library_s,
             libraries=trial.written,
         )
@@ -102,7 +103,7 @@ class NetworkRun(TuningRun):
         original = original_of(network, config, self.work)
         # The dry run of a set's network was before the search.
         lowered = lowered_for(network, target, config, self.work, original if self.searches else None)
-        check_memory(config, network.name, weights, activation_bytes(lowered.relax_mod))
+        self._need = check_memory(config, network.name, weights, activation_bytes(lowered.relax_mod))
         return network, original, lowered
 
     def _loaded(self) -> Network:

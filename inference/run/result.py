@@ -25,6 +25,7 @@ FAST_ENOUGH = "the network reaches latency_target_s without it"
 NO_TIME = "the limits of the run left no time for it"
 NOT_BUILT = "TVM builds no code for its schedule in the network"
 WRONG = "its schedule computes other values"
+BEATEN = "an alternative is faster"
 """Reasons why a task has no schedule."""
 
 
@@ -303,6 +304,8 @@ class TuneResult:
     """Cores that the run may use."""
     peak_mb: float | None = None
     """Peak memory of the run with all its processes, in megabytes; None if unknown."""
+    estimated_peak_mb: float | None = None
+    """Estimate of `peak_mb` before the search; None for a run that compiled nothing."""
     agreement: Agreement | None = None
     """Agreement with the float32 network; None for a float32 network and for one that did not run here."""
     alternatives: list[AlternativeResult] = field(default_factory=list)

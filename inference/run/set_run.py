@@ -97,6 +97,7 @@ class SetRun(TuningRun):
     def _tried(self, member: Member, outcome: NetworkOutcome) -> NetworkOutcome:
         self.console.rule(member.name)
         run = NetworkRun(self.config.of_member(member), self.console, time.time(), searches=False)
+        run.objects = self.objects
         with self.watch.stage("compile, check and time the networks"):
             try:
                 result = run.run()

@@ -16,6 +16,7 @@ from rich.console import Console
 from tvm.target import Target
 
 from ... import __version__
+from ...compiler.codegen.objects import ObjectFiles
 from ...compiler.hardware import DISTURBED
 from ...compiler.host.memory import PeakMemory
 from ...compiler.networks.alternatives.alternatives import Offer, offered_tasks
@@ -74,6 +75,7 @@ class TuningRun(ABC):
         self._waited_s = 0.0
         self.predicted: PredictedSchedules | None = None  # of a run that measures nothing
         self.anytime: AnytimeLibrary | None = None  # of a run that writes its library early
+        self.objects = ObjectFiles()
         self.memory = PeakMemory()
 
     @property
@@ -177,9 +179,9 @@ class TuningRun(ABC):
                 workforce.close()
 
     def _start(self, workforce: Workforce, database: TuningDatabase) -> None:
-        workforce.start()
-        if (hardware := workforce.hardware()).details.get(DISTURBED):
-            say(self.console, f"{LowPeak(hardware, 0.0)}, and the cost model reads it", "yellow")
+        started, hardware = workforce.start(), workforce.hardware()
+        if started and hardware.details.get(DISTURBED):
+            say(self.console, f"{LowPeak(hardware, 0.0)}; the cost model reads it", "yellow")
         database.describe(hardware)
 
     def _expects_nothing(self, database: TuningDatabase) -> bool:
@@ -315,7 +317,7 @@ class TuningRun(ABC):
                 breadth_first=self.searches and config.breadth_first,
                 latency_target_s=config.latency_target_s,
             ),
-            hooks=hooks,
+            hooks=replace(hooks, objects=self.objects),
         )
 
     @property

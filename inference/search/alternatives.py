@@ -16,12 +16,20 @@ from ...compiler.networks.alternatives.alternatives import (
     with_alternatives,
 )
 from ...compiler.task import Task
-from ..run.result import AlternativeResult, TaskResult
+from ..planners.base import Round, TaskPlanner
+from ..run.result import BEATEN, AlternativeResult, TaskResult
 from .task_search import TaskSearch
 
 HOPELESS = 1.3
 """Latency ratio of two implementations above which the slower one gets no further round. All tasks of both
 must have had a round."""
+
+HEADROOM = 1.25
+"""Operations a second of an unmeasured task, at most, over those of the best measured task of its operator.
+
+The direct convolutions of ResNet-18 and VGG-16 differ by at most 1.06 on a Zen 4 with two cores
+(benchmarks/results/winograd).
+"""
 
 RESIZED_TEMPLATES = 2
 """Number of templates that an alternative measures if its layer was measured at another size: the best one in
@@ -31,21 +39,25 @@ blocks and the best one stage by stage, according to the closed form."""
 class Contests:
     """Alternatives among the searches of a run."""
 
-    def __init__(self, offers: Sequence[Offer], searches: Sequence[TaskSearch]) -> None:
+    def __init__(
+        self, offers: Sequence[Offer], searches: Sequence[TaskSearch], *, measured: bool = True
+    ) -> None:
         """Records, for the tasks of each offer, the calls of the network that the offer can replace.
 
-        Offers with tasks that are not searched are left out.
+        Offers with tasks that are not searched are left out. No task waits for its alternatives if nothing is
+        `measured`.
         """
         self._searches = {search.task.workload_hash: search for search in searches}
         self._offers = [offer for offer in offers if all(name in self._searches for name in _names(offer))]
         for offer in self._offers:
             for search in self._own(offer):
                 search.role.calls_instead = max(search.role.calls_instead, offer.calls)
-            if (gain := _gain(offer)) is not None:
+            if _is_single(offer):
                 (own,), (replaced,) = self._own(offer), self._replaced(offer)
                 if replaced.task.weight <= offer.calls:
-                    own.role.stands_for, own.role.expected_gain = replaced, gain
+                    own.role.stands_for, own.role.expected_gain = replaced, offer.gain or 1.0
                     replaced.role.stand_ins.append(own)
+        self._contested = [search for search in searches if measured and search.role.stand_ins]
 
     def give_up(self, rounds: int) -> None:
         """Ends searches of alternatives that are hopeless or have measured their templates.
@@ -70,6 +82,52 @@ class Contests:
             templates_ran = search.is_alternative and search.rounds and not search.flight.budget.search
             if templates_ran and not (search.busy or search.over):
                 search.give_up(rounds)
+
+    def end_beaten(self, headroom: float = 1.0) -> None:
+        """Ends searches without a round of tasks whose operations take longer than an alternative.
+
+        The time for the operations is that of the best measured task with the same operator and alternatives,
+        if it did `headroom` times as many a second. Without such a task, no search ends.
+        """
+        rates = self._rates()
+        for search in self._contested:
+            if not (search.had_a_round or search.busy or search.over):
+                rate = headroom * rates.get(search.task.operator, math.inf)
+                if search.task.flops > rate * search.fastest_s:
+                    search.beat()
+
+    def next_round(
+        self, planner: TaskPlanner, preferred: Sequence[TaskSearch], others: Sequence[TaskSearch]
+    ) -> Round | None:
+        """See TaskPlanner. Tasks wait for their alternatives, which may beat them.
+
+        One task of each operator does not wait: its latency shows how fast the others can be.
+        """
+        rates, begins = self._rates(), {id(search) for search in (*preferred, *others)}
+        at_work = {search.task.operator for search in self._contested if search.busy}
+
+        def waits(search: TaskSearch) -> bool:
+            if search.had_a_round or search not in self._contested:
+                return False
+            if search.task.operator not in rates:
+                return search.task.operator in at_work
+            ways = (way for way in search.role.stand_ins if not (way.had_a_round or way.over))
+            return any(way.busy or id(way) in begins for way in ways)
+
+        ready = ([search for search in of if not waits(search)] for of in (preferred, others))
+        planned = planner.next_round(*ready)
+        if planned is None and not any(search.busy for search in self._searches.values()):
+            planned = planner.next_round(preferred, others)  # no round is left to wait for
+        return planned
+
+    def _rates(self) -> dict[str, float]:
+        """Most operations a second of the measured tasks that have alternatives, by operator."""
+        rates: dict[str, float] = {}
+        for search in self._contested:
+            if math.isfinite(search.best_s):
+                operator, rate = search.task.operator, search.task.flops / search.best_s
+                rates[operator] = max(rate, rates.get(operator, 0.0))
+        return rates
 
     def leave_out(self, resized_s: Callable[[TaskSearch], Mapping[float, float]], rounds: int) -> None:
         """Ends searches of alternatives that were hopeless at another size, as if they had all `rounds`.
@@ -102,7 +160,7 @@ class Contests:
 
     def saved_s(self) -> float:
         """Seconds that the network saves with the alternatives that are faster so far."""
-        latency_s = {name: min(s.best_s, s.untuned_s) for name, s in self._searches.items()}
+        latency_s = {name: search.call_s for name, search in self._searches.items()}
         saved, taken = 0.0, set[str]()
         for offer in preferred(self._offers, latency_s.get):
             direct_s = sum(latency_s[name] for name in offer.replaces)
@@ -190,6 +248,7 @@ def take(
     if not alternatives:
         return Taken(relax_mod, list(results), [])
     by_name = {result.workload_hash: result for result in results}
+    beaten = {name for name, result in by_name.items() if result.reason == BEATEN}
     # An alternative without tuning runs as plain loops, and nobody timed these.
     latency_s = {name: found.latency_s for name, found in by_name.items()}
     of_offer = {id(alternative.offer): alternative for alternative in alternatives}
@@ -224,7 +283,7 @@ def take(
                 tasks=[task.name for task in offer.tasks],
                 places=offer.calls,
                 taken=taken.get(id(alternative), 0),
-                direct_s=_sum_s(offer.replaces, latency_s),
+                direct_s=None if beaten.intersection(offer.replaces) else _sum_s(offer.replaces, latency_s),
                 alternative_s=_sum_s([task.workload_hash for task in offer.tasks], latency_s),
             )
             for alternative, offer in zip(alternatives, offers, strict=True)
@@ -241,15 +300,15 @@ def _expected(offers: Sequence[Offer], latency_s: Mapping[str, float | None]) ->
     found: dict[str, float] = {}
     for offer in offers:
         known = any(latency_s.get(name) is not None for name in _names(offer))
-        if (gain := _gain(offer)) is not None and not known:
+        if offer.gain is not None and _is_single(offer) and not known:
             found[offer.replaces[0]] = 1.0
-            found[offer.tasks[0].workload_hash] = 1 / gain
+            found[offer.tasks[0].workload_hash] = 1 / offer.gain
     return found
 
 
-def _gain(offer: Offer) -> float | None:
-    """Expected gain of one task that replaces one call; None if it is not known."""
-    return offer.gain if len(offer.tasks) == len(offer.replaces) == 1 else None
+def _is_single(offer: Offer) -> bool:
+    """Whether one task replaces one call."""
+    return len(offer.tasks) == len(offer.replaces) == 1
 
 
 def _names(offer: Offer) -> list[str]:

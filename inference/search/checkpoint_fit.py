@@ -10,7 +10,7 @@ from tvm.target import Target
 from ...dataset.features import FEATURE_VERSION
 from ...errors import UserError
 from ...models.checkpoints.card import Card
-from ...models.checkpoints.checkpoint import load_checkpoint
+from ...models.checkpoints.checkpoint import check_checkpoint
 from ...models.checkpoints.shipped import AUTO, CheckpointUse, shipped_checkpoint
 
 _DEVICES = {"cpu": "CPUs", "cuda": "CUDA GPUs"}
@@ -40,7 +40,7 @@ def fitting_checkpoint(checkpoint: str | Path | None, target: Target) -> str | N
 
     The result is None, with a warning, if AUTO finds no checkpoint, and None without a warning for None.
     Raises CheckpointFitError for a named checkpoint of another kind of device, and the errors of
-    `load_checkpoint`.
+    `check_checkpoint`.
     """
     kind = target.kind.name
     if checkpoint == AUTO:
@@ -55,7 +55,7 @@ def fitting_checkpoint(checkpoint: str | Path | None, target: Target) -> str | N
             return None
     if checkpoint is None:
         return None
-    reason = misfit(load_checkpoint(checkpoint, feature_version=FEATURE_VERSION).card, target)
+    reason = misfit(check_checkpoint(checkpoint, feature_version=FEATURE_VERSION), target)
     if reason is not None:
         raise CheckpointFitError(
             f"checkpoint={checkpoint}: {reason}, and target={kind} is another kind of device; use "

@@ -52,6 +52,5 @@ class Limits:
 
         A task does not need a schedule if an alternative that stands for it has run.
         """
-        best_s = min(way.best_s for way in (search, *search.role.stand_ins))
-        lacks = search.rounds <= LATE_ROUNDS and not search.over and math.isinf(best_s)
+        lacks = search.rounds <= LATE_ROUNDS and not search.over and math.isinf(search.fastest_s)
         return self.breadth_first and search.task.weight > 0 and lacks

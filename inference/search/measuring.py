@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,8 +15,9 @@ from types import TracebackType
 
 import tvm
 
+from ...compiler.codegen.objects import ObjectFiles
 from ...compiler.task import Task
-from ...dataset.measure import Executor, MeasureJob, MeasureOutcome
+from ...dataset.measure import Executor, KeepsObjects, MeasureJob, MeasureOutcome
 from ...dataset.measure.machine_errors import DevicesLostError
 from .candidate import MeasuredCandidate
 from .loop import CandidateBatch
@@ -75,15 +77,18 @@ class MeasuringThreads:
         executor: Executor,
         may_measure: Callable[[TaskSearch], bool],
         around: Callable[[], AbstractContextManager[object]],
+        objects: ObjectFiles | None = None,
     ) -> None:
         """Prepares the threads.
 
         `may_measure` returns whether another batch of a task's round may start. `around` is active during
-        every measurement.
+        every measurement. `objects` takes the object file of the fastest program of each round.
         """
         self._executor = executor
         self._may_measure = may_measure
         self._around = around
+        self._objects = objects
+        self._linked = executor if objects is not None and isinstance(executor, KeepsObjects) else None
         self._threads = ThreadPoolExecutor(max(1, executor.devices))
         self._rounds: dict[Future[list[MeasuredCandidate]], TaskSearch] = {}
         self._untuned: Future[list[float | None]] | None = None
@@ -170,21 +175,32 @@ class MeasuringThreads:
         try:
             with self._around():
                 self._measure_batches(search)
+            self._keep_object(search)
             return search.loop.measured_in_round
         finally:
             search.effort.measure_s += time.monotonic() - start
 
     def _measure_batches(self, search: TaskSearch) -> None:
-        loop, workload = search.loop, search.task.workload_hash
+        loop, workload, keep = search.loop, search.task.workload_hash, self._linked is not None
         while not self._stopped and self._may_measure(search) and (batch := loop.next_batch()) is not None:
             try:
-                loop.learn(batch, self._measured(jobs(batch, loop.best_s, workload)))
+                loop.learn(batch, self._measured(jobs(batch, loop.best_s, workload, keep)))
             except DevicesLostError as lost:  # which has the outcomes so far
                 measured = {
                     p: o for p, o in zip(batch.candidates, lost.outcomes, strict=True) if o is not None
                 }
                 loop.learn(replace(batch, candidates=tuple(measured)), list(measured.values()))
                 raise
+
+    def _keep_object(self, search: TaskSearch) -> None:
+        """Keeps the object file of the task's fastest program if it comes from this round."""
+        if self._objects is None or self._linked is None:
+            return
+        for one in search.loop.measured_in_round:
+            if one.latency_s == search.best_s < math.inf:
+                job = MeasureJob(one.candidate.module, keep_built=True)
+                if (data := self._linked.object_file(job)) is not None:
+                    self._objects.keep(data)
 
     def _measured(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
         with self._gate.passed():
@@ -206,9 +222,14 @@ class MeasuringThreads:
         return latencies_s + [None] * (len(tasks) - len(latencies_s))
 
 
-def jobs(batch: CandidateBatch, best_s: float, workload: str = "") -> list[MeasureJob]:
-    """Jobs of a batch of the task `workload`. Programs far slower than the best are cut short."""
+def jobs(
+    batch: CandidateBatch, best_s: float, workload: str = "", keep_built: bool = False
+) -> list[MeasureJob]:
+    """Jobs of a batch of the task `workload`. Programs far slower than the best are cut short.
+
+    With `keep_built`, the executor keeps the libraries also if the batch does not ask for it.
+    """
+    kept = keep_built or batch.keep_built
     return [
-        MeasureJob(p.module, best_s, keep_built=batch.keep_built, task=workload, trace=p.trace)
-        for p in batch.candidates
+        MeasureJob(p.module, best_s, keep_built=kept, task=workload, trace=p.trace) for p in batch.candidates
     ]

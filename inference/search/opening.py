@@ -44,8 +44,9 @@ def opened_searches(
         search = TaskSearch(task, SearchLoop(config.stop, config.finalists, surrogate), family, group)
         ledger.take_up(search)
         searches.append(search)
-    contests = Contests(offers, searches)
+    contests = Contests(offers, searches, measured=config.measure)
     contests.give_up(config.rounds)
+    contests.end_beaten()
     planner.begin(searches)
     contests.leave_out(planner.resized_s, config.rounds)
     return searches, contests

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ...compiler.task import Task
 from ..database.predicted_schedules import PredictedSchedules
 from ..database.tuning_database import TuningDatabase
-from ..run.result import NO_TIME, NOTHING_TO_TUNE, UNTUNED_IS_FASTER, TaskResult
+from ..run.result import BEATEN, NO_TIME, NOTHING_TO_TUNE, UNTUNED_IS_FASTER, TaskResult
 from ..starts.base import StartSource
 from ..starts.database import DatabaseStarts, ImportedStarts
 from ..surrogate.memory import SurrogateMemory
@@ -115,12 +115,13 @@ class Ledger:
     def note_left(self, search: TaskSearch, result: TaskResult) -> None:
         """Stores the reason why this run leaves a task without a schedule.
 
-        A task for which the run had no time is not decided.
+        A task for which the run had no time is not decided, nor is a task that a network uses only without
+        its alternatives.
         """
         if not self._searches:
             return
         tuned = result.tuned_latency_s is not None or result.predicted
-        reason = "" if tuned or result.reason == NO_TIME else result.reason
+        reason = "" if tuned or result.reason in (BEATEN, NO_TIME) else result.reason
         notes = (self._database if self._predicted is None else self._predicted).notes
         if not reason or reason != notes.ended(search.task):
             notes.note_left(search.task, reason)

@@ -55,13 +55,14 @@ class Selector:
         self._left: list[Candidate] = []
         self._stop = stop
         self._surrogate = surrogate
+        self._best_s = math.inf
         self._small_gains = 0  # number of consecutive batches below the threshold
         self._remeasured = 0  # measurements before this index are not remeasured
 
     @property
     def best_s(self) -> float:
         """Best latency of the task so far in seconds, inf if no candidate ran."""
-        return min((measurement.latency_s for measurement in self.known), default=math.inf)
+        return self._best_s
 
     @property
     def exhausted(self) -> bool:
@@ -93,6 +94,7 @@ class Selector:
     def learn(self, measured: Sequence[MeasuredCandidate]) -> None:
         """Learns the measurements of a batch."""
         self.known += measured
+        self._best_s = min([self._best_s, *(one.latency_s for one in measured)])
         self._surrogate.learn([m.candidate for m in measured], [m.latency_s for m in measured])
 
     def finalists(self, count: int) -> list[MeasuredCandidate]:
@@ -114,6 +116,7 @@ class Selector:
             else known
             for known in self.known
         ]
+        self._best_s = min((known.latency_s for known in self.known), default=math.inf)
         again = [known for known in self.known if known.trace in outcomes]
         if again:
             self._surrogate.learn([m.candidate for m in again], [m.latency_s for m in again])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ...compiler.task import ALTERNATIVE, Task
 from ..database.tuning_notes import TaskName
 from ..planners.expected_gain import Progress, gain
+from ..run.result import BEATEN
 from .candidate import MeasuredCandidate
 from .loop import SearchLoop
 from .task_state import EarlierRuns, Effort, Ending, InFlight, NetworkRole, RoundsHad
@@ -76,9 +77,24 @@ class TaskSearch:
         return found if self.known_s is None else min(found, self.known_s)
 
     @property
+    def fastest_s(self) -> float:
+        """Best latency in seconds with a schedule, also of an alternative that stands for the task."""
+        return min(self.best_s, *(way.best_s for way in self.role.stand_ins), math.inf)
+
+    @property
+    def beaten(self) -> bool:
+        """Whether the task is not searched because another implementation of its calls is faster."""
+        return self.ending.reason == BEATEN
+
+    @property
+    def call_s(self) -> float:
+        """Seconds of a call with the best latency so far; of an alternative if the task is beaten."""
+        return min(self.untuned_s, self.fastest_s if self.beaten else self.best_s)
+
+    @property
     def network_s(self) -> float:
         """Seconds per run of the network in the task, with the best latency so far; 0 for weight 0."""
-        return self.task.weight * min(self.best_s, self.untuned_s) if self.task.weight else 0.0
+        return self.task.weight * self.call_s if self.task.weight else 0.0
 
     @property
     def calls(self) -> int:
@@ -104,8 +120,7 @@ class TaskSearch:
         alternatives have 0 seconds until then, and are therefore searched after the tasks that they replace.
         """
         if self.task.weight:
-            ways_s = (way.best_s for way in (self, *self.role.stand_ins))
-            return self.task.weight * min(self.untuned_s, *ways_s)
+            return self.task.weight * min(self.untuned_s, self.fastest_s)
         if math.isfinite(self.best_s):
             return self.role.calls_instead * self.best_s
         return 0.0 if self.role.stands_for is None else self.role.stands_for.stake_s
@@ -144,6 +159,11 @@ class TaskSearch:
         """Records the latency before a round. Call it when the proposals of the round have arrived."""
         self.had.rounds += 1
         self.had.before_s = self.best_s
+
+    def beat(self) -> None:
+        """Ends the search before its first round, because another implementation is faster."""
+        self.ending.reason = BEATEN
+        self.end()
 
     def end(self) -> None:
         """Ends the search without counting its rounds as complete."""

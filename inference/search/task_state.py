@@ -20,9 +20,10 @@ class NetworkRole(Generic[Other]):
     calls_instead: int = 0
     """Calls of the network that the alternative replaces if it is faster; 0 for other tasks."""
     stands_for: Other | None = None
-    """Task that the alternative replaces everywhere and is expected to beat; None for other tasks."""
+    """Task that the alternative can replace everywhere; None for other tasks."""
     expected_gain: float = 1.0
-    """Expected latency of the task in `stands_for`, divided by the alternative's own latency."""
+    """Expected latency of the task in `stands_for`, divided by the alternative's own latency; 1 if only a
+    measurement tells."""
     stand_ins: list[Other] = field(default_factory=list)
     """Alternatives that stand for the task."""
     known_resized: bool = False

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 
+from ...compiler.codegen.objects import ObjectFiles
 from ...compiler.networks.alternatives.alternatives import Offer, offered_tasks
 from ...compiler.task import Task
 from ...dataset.measure import Executor
@@ -27,7 +28,7 @@ from ..run.result import (
 from ..starts.base import StartSource
 from ..workers.base import Searcher
 from ..workers.messages import RoundReply
-from .alternatives import Contests
+from .alternatives import HEADROOM, Contests
 from .candidate import MeasuredCandidate
 from .config import OneShotConfig
 from .limits import Limits
@@ -50,6 +51,8 @@ class Hooks:
     """Context manager that is active during every measurement."""
     clock: StageClock = field(default_factory=StageClock)
     """Clock that records the seconds of work by step."""
+    objects: ObjectFiles | None = None
+    """Takes the object files of the tasks' fastest programs."""
     between_rounds: Callable[[NetworkTuner, MeasuringThreads], None] = lambda tuner, measuring: None
     """Called before the first round, and whenever rounds were measured; may pause the measurements."""
 
@@ -134,8 +137,9 @@ class NetworkTuner:
         supervisor = SearchSupervisor(
             self._searchers, self._searches, self._start_sources, self._ledger.memory
         )
-        around, may_measure = self._hooks.around_measuring, self._limits.may_measure
-        with self._kept(), MeasuringThreads(self._executor, may_measure, around) as measuring:
+        around, objects = self._hooks.around_measuring, self._hooks.objects
+        threads = MeasuringThreads(self._executor, self._limits.may_measure, around, objects)
+        with self._kept(), threads as measuring:
             self._hooks.between_rounds(self, measuring)
             if unknown:
                 due = sum(search.known_s is not None for search in unknown)
@@ -148,8 +152,7 @@ class NetworkTuner:
                 for search, reply in supervisor.replies(measuring.woken, timeout_s=self._limits.wait_s()):
                     self._take_proposals(search, reply, measuring)
                 if supervisor.is_inline:
-                    # A device without a round gets one first, if possible. If nothing is measured, nothing
-                    # wakes.
+                    # A device without a round gets one first, if possible. Nothing else may wake.
                     free = asked and measuring.rounds_under_way < self._executor.devices
                     goes_on = not measuring.is_busy or (free and not measuring.untuned_under_way)
                     wait([measuring.woken], 0.0 if goes_on else None)
@@ -262,7 +265,7 @@ class NetworkTuner:
                 preferred, others = self._limits.late(preferred), self._limits.late(others)
                 if not preferred and not others:
                     return
-            planned = self._planner.next_round(preferred, others)
+            planned = self._contests.next_round(self._planner, preferred, others)
             if planned is not None:
                 supervisor.ask(number, planned)
 
@@ -294,6 +297,7 @@ class NetworkTuner:
             }
         )
         self._contests.give_up(self._config.rounds)
+        self._contests.end_beaten(HEADROOM)
         self._ledger.commit(search)
         self._ledger.remember(search)
         self._tell(search)

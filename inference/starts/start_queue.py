@@ -58,7 +58,8 @@ class StartQueue:
                 is_child=False,
             )
         if given and planned.templates_alone and planned.budget.search:
-            measured = min(len(given), planned.budget.measured)
+            most = len(given) if planned.most_templates is None else planned.most_templates
+            measured = min(len(given), planned.budget.measured, most)
             planned = replace(planned, budget=replace(planned.budget, measured=measured, search=False))
         room = planned.budget.measured
         # A search also has programs of its own to measure.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,12 +31,15 @@ class SurrogateMemory:
         self._path = path
         self._model = model
         self._known: dict[tuple[str, str], dict[str, tuple[Candidate, float]]] = {}
-        for line in read_notes(path) if path is not None else []:
-            if line["model"] == model:
-                embedding = np.frombuffer(base64.b64decode(line["embedding"]), np.float16)
-                program = Candidate(line["trace"], line["score"], embedding.astype(np.float32))
-                found = self._known.setdefault((line["family"], line["workload"]), {})
-                found[line["trace"]] = program, line["latency_s"]
+        if path is not None:
+            read_notes(path, self._take)
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        if line["model"] == self._model:
+            embedding = np.frombuffer(base64.b64decode(line["embedding"]), np.float16)
+            program = Candidate(line["trace"], float(line["score"]), embedding.astype(np.float32))
+            found = self._known.setdefault((line["family"], line["workload"]), {})
+            found[line["trace"]] = program, float(line["latency_s"])
 
     @classmethod
     def of(cls, folder: Path, model: str | None, *, shared: bool) -> SurrogateMemory:

@@ -102,7 +102,7 @@ def _make_role(role: str, target: str, config: dict[str, Any], settings: dict[st
         os.nice(settings["niceness"])
     found = Target(json.loads(target))
     if is_cpu(found):
-        load_cpu_intrinsics()
+        load_cpu_intrinsics(alone=True)
     return SearchRole(found, MeasureConfig(**config), **settings)
 
 

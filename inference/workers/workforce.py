@@ -110,13 +110,13 @@ class Workforce:
             )
         self._fitted = True
 
-    def start(self) -> None:
-        """Starts the processes if they are not running yet.
+    def start(self) -> bool:
+        """Starts the processes; False if they are running already.
 
         Raises the errors of `fit`, of the executor and of the searchers.
         """
         if self._started:
-            return
+            return False
         self.fit()
         self._started = True
         if self._waits:
@@ -124,6 +124,7 @@ class Workforce:
         self.searchers = start_searchers(self.search, self._target, self.checkpoint, self.hardware())
         for searcher in self.searchers:
             self._stack.callback(searcher.close)
+        return True
 
     def _made(self) -> Executor:
         if self.search.measure:

@@ -188,6 +188,24 @@ def load_checkpoint(path_or_name: str | Path, feature_version: str | None = None
       CorruptCheckpointError: files are missing, damaged, or not those of a checkpoint.
       CheckpointKindError: the checkpoint is an explorer.
     """
+    path, card = _cost_model(path_or_name, feature_version)
+    predictor = StoredNetwork(_load_model(path / WEIGHTS_FILE, card), card, path).predictor
+    assert predictor is not None, "the card names a cost model"
+    return Checkpoint(predictor, card, path)
+
+
+def check_checkpoint(path_or_name: str | Path, feature_version: str | None = None) -> Card:
+    """Card of a cost model whose files are whole; raises as `load_checkpoint` does.
+
+    The model is not built, so that tensors that do not fit the card are left to `load_checkpoint`.
+    """
+    path, card = _cost_model(path_or_name, feature_version)
+    _read_weights(path / WEIGHTS_FILE, card)
+    return card
+
+
+def _cost_model(path_or_name: str | Path, feature_version: str | None) -> tuple[Path, Card]:
+    """Directory and card of a cost model."""
     path = _resolve(path_or_name)
     card = _read_card(path)
     if card.model.name in EXPLORERS:
@@ -201,9 +219,7 @@ def load_checkpoint(path_or_name: str | Path, feature_version: str | None = None
             f"computes {feature_version}: use a checkpoint of version {feature_version}, or train one with "
             "foretune train on the same dataset"
         )
-    predictor = StoredNetwork(_load_model(path / WEIGHTS_FILE, card), card, path).predictor
-    assert predictor is not None, "the card names a cost model"
-    return Checkpoint(predictor, card, path)
+    return path, card
 
 
 def rounded_to_half(model: FeatureNetwork) -> None:
@@ -285,8 +301,8 @@ def _read_card(path: Path) -> Card:
         raise CorruptCheckpointError(f"{file}: {error}; copy the checkpoint again") from error
 
 
-def _load_model(file: Path, card: Card) -> FeatureNetwork:
-    """Model of the card with the tensors of the file, whose hash is compared with the card's first."""
+def _read_weights(file: Path, card: Card) -> bytes:
+    """Content of the file, whose hash is the card's."""
     try:
         weights = file.read_bytes()
     except FileNotFoundError as error:
@@ -299,6 +315,12 @@ def _load_model(file: Path, card: Card) -> FeatureNetwork:
             f"{file} has SHA-256 {sha256[:12]}..., and its card says {card.weights_sha256[:12]}...: the file "
             "was damaged or replaced; copy the checkpoint again"
         )
+    return weights
+
+
+def _load_model(file: Path, card: Card) -> FeatureNetwork:
+    """Model of the card with the tensors of the file."""
+    weights = _read_weights(file, card)
     try:
         tensors = {name: _single(tensor) for name, tensor in tensors_from_bytes(weights).items()}
         _check_sizes(card, tensors)

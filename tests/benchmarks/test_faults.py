@@ -9,9 +9,9 @@ import pytest
 from support.paths import ROOT
 
 from benchmarks.faults import __main__ as command
-from benchmarks.faults.kinds import FULL_DISK, KILL_CHILD, KINDS, planned
+from benchmarks.faults.kinds import KILL_CHILD, KINDS, Fault, planned
 from benchmarks.faults.subjects import SUBJECTS
-from benchmarks.faults.trial import _message
+from benchmarks.faults.trial import _message, is_right
 
 
 def test_a_seed_plans_all_kinds_of_all_commands():
@@ -26,9 +26,16 @@ def test_a_seed_plans_all_kinds_of_all_commands():
 
 
 def test_what_must_not_happen_is_counted():
-    row = {"lost": 2, "left_running": 1, "tracebacks": 0, "hung": True, "continued": False}
-    fine = {"lost": 0, "left_running": 0, "tracebacks": 0, "hung": False, "continued": True}
-    counts = {"lost": 2, "left_running": 1, "tracebacks": 0, "hung": 1, "not_continued": 1}
+    row = {
+        "lost": 2,
+        "left_running": 1,
+        "tracebacks": 0,
+        "hung": True,
+        "wrong_status": True,
+        "continued": False,
+    }
+    fine = {**dict.fromkeys(row, 0), "continued": True}
+    counts = {"lost": 2, "left_running": 1, "tracebacks": 0, "hung": 1, "wrong_status": 1, "not_continued": 1}
     assert command.summary([row, fine]) == {"faults": 2, **counts}
 
 
@@ -45,10 +52,33 @@ def test_the_line_that_says_why_is_kept(errors, message):
     assert _message(errors) == message
 
 
+@pytest.mark.parametrize(
+    ("command", "kind", "status", "message", "finished", "right"),
+    [
+        ("tune", "terminate", 143, "interrupted; the same command", False, True),
+        ("tune", "terminate", 143, "", False, False),  # without a word
+        ("tune", "terminate", -15, "interrupted; the same command", False, False),
+        ("tune", "terminate", 0, "", True, True),  # the signal came at its end
+        ("tune", "terminate", 0, "", False, False),  # the signal was swallowed
+        ("tune", "hang_up", 129, "interrupted after epoch 3", False, True),
+        ("tune", "hang_up", 143, "interrupted after epoch 3", False, False),
+        ("tune", "kill", -9, "", False, True),
+        ("load", "terminate", -15, "", False, True),  # a user's process without handlers
+        ("tune", "full_disk", 2, "error: a: cannot be written", False, True),
+        ("tune", "full_disk", 2, "Aborted", False, False),
+        ("tune", "full_disk", 1, "error: a: cannot be written", False, False),
+        ("tune", "memory", -6, "", False, False),
+        ("tune", "memory", 0, "", False, True),
+    ],
+)
+def test_exit_statuses_tell_what_happened(command, kind, status, message, finished, right):
+    assert is_right(Fault(0, command, kind, 0.5, 0), status, message, finished=finished) == right
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_ten_faults_of_a_training_lose_nothing_and_leave_nothing(tmp_path, monkeypatch):
-    kinds = [kind for kind in KINDS if kind not in (KILL_CHILD, FULL_DISK)]
+    kinds = [kind for kind in KINDS if kind != KILL_CHILD]
     words = ["--faults", "10", "--commands", "train", "--kinds", *kinds, "--runs-in", str(tmp_path / "runs")]
     arguments = command.arguments_of([*words, "--dataset", str(ROOT / "data/cpu")])
     result = command.run(arguments)

@@ -20,8 +20,8 @@ from foretune.dataset.measure import (
     make_executor,
 )
 from foretune.dataset.records.database_lines import RECORD_FILE, WORKLOAD_FILE
+from foretune.inference.database.folder import DatabaseUnreadableError
 from foretune.inference.database.predicted_schedules import PredictedSchedules
-from foretune.inference.database.schedule_lines import DatabaseUnreadableError
 from foretune.inference.database.tuning_database import MissingScheduleError, TuningDatabase
 from foretune.inference.database.tuning_notes import TuningNotes
 from foretune.inference.deploy.compile import compile_network

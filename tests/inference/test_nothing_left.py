@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretune.compiler.networks import extract_tasks, load_network, to_relax
+from foretune.compiler.networks import extract_tasks, load_network, lowered, to_relax
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.hardware.target_hardware import target_hardware
 from foretune.dataset.records.database_lines import RECORD_FILE
 from foretune.files import CannotWriteError
 from foretune.inference.database.tuning_database import MissingScheduleError, TuningDatabase
+from foretune.inference.deploy.trial import NetworkTimings
 from foretune.inference.run import memory, network_run
 from foretune.inference.run.config import TuneConfig
 from foretune.inference.run.memory import MemoryLimitError
@@ -22,6 +23,7 @@ from foretune.inference.search.checkpoint_fit import CheckpointFitError
 from foretune.inference.search.config import OneShotConfig
 from foretune.inference.tune import run
 from foretune.inference.workers import workforce
+from foretune.models.checkpoints import checkpoint
 from foretune.models.checkpoints.checkpoint import CheckpointNotFoundError
 from rich.console import Console
 from support.disks import FULL, refuse_writing
@@ -95,6 +97,25 @@ def test_nothing_is_started_and_nothing_measured_where_all_is_known(
     assert (task.untuned_latency_s, task.tuned_latency_s) == (1e-3, pytest.approx(1e-4))
     assert task.candidates_measured == task.candidates_tried == 0
     assert result.outputs_match
+
+
+def test_a_run_with_nothing_to_do_loads_no_model_and_converts_once(
+    filled: TuneConfig, started: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = TuningDatabase(filled.database, TARGET, target_hardware(TARGET, measured=False)).notes
+    settings = replace(filled, checkpoint="cpu", search=OneShotConfig("draft", processes=1))
+    notes.note_nothing_left(settings.task_settings)
+    loaded, converted = [], []
+    monkeypatch.setattr(checkpoint, "build_network", lambda *_: loaded.append(True))
+    convert = lowered.to_relax
+    monkeypatch.setattr(lowered, "to_relax", lambda *given: converted.append(True) or convert(*given))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(settings.database.parent / "cache"))
+    monkeypatch.setattr(network_run.Trial, "timed", lambda *_: NetworkTimings())
+    for _ in range(2):
+        assert finished(settings).tasks[0].from_database
+    assert (loaded, started, converted) == ([], [], [True])
+    finished(replace(settings, cache=False))
+    assert converted == [True, True]
 
 
 def test_the_stages_cover_the_run(filled: TuneConfig, started: list[str]) -> None:

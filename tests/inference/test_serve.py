@@ -31,14 +31,15 @@ from foretune.signals import signals_interrupt
 serve.IMPORTS = ("sets_a_variable",)
 real = cli.main
 
-def main(words):
+def main():
+    words = sys.argv[1:]
     if words[0] == "sleep":
         with signals_interrupt(), exits_cleanly():
             print(os.getpid(), os.getcwd(), os.environ["ASKED"], sys.stdin.readline().strip(), flush=True)
             time.sleep(60)
     if words[0] == "die":
         os.kill(os.getpid(), signal.SIGSEGV)
-    real(words)
+    real()
 
 cli.main = main
 serve.run(float(sys.argv[1]))

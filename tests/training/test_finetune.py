@@ -19,14 +19,14 @@ from foretune.models.losses.losses import LossConfig
 from foretune.models.metrics.task_metrics import scores_from_latency
 from foretune.models.scaling.target import TargetConfig
 from foretune.terminal import print_table
-from foretune.training.finetune import finetune, next_steps, transfer_table
+from foretune.training.finetune import finetune, next_steps, steps_on_the_device, transfer_table
 from foretune.training.fitting.config import TrainConfig, TrainerConfig
 from foretune.training.fitting.datamodule import DataConfig
 from foretune.training.fitting.labels import Labels
 from foretune.training.fitting.members import train_only
 from foretune.training.fitting.module import OptimiserConfig
 from foretune.training.train import train_model
-from foretune.training.transfer.chosen_tasks import write_tasks
+from foretune.training.transfer.chosen_tasks import ChosenTasks, write_tasks
 from foretune.training.transfer.config import FinetuneConfig, training_of
 from foretune.training.transfer.recorded_transfer import TransferError
 from foretune.training.transfer.task_choice import ChoiceConfig
@@ -340,6 +340,15 @@ def test_chosen_tasks_become_a_dataset_without_records(tmp_path):
     console = Console(width=120, record=True)
     print_table(written.table(), console)
     assert "dense_c" in console.export_text()
+
+
+@pytest.mark.parametrize(
+    ("count", "trained", "judges"), [(4, 4, ""), (10, 10, ""), (12, 10, "by the 2 other tasks")]
+)
+def test_tasks_that_are_measured_in_addition_judge_the_model(count, trained, judges):
+    lines = steps_on_the_device(ChosenTasks(Path("few"), [None] * count), "cpu")
+    assert lines[3] == f"  foretune finetune checkpoint=cpu dataset=few choice.k={trained}"
+    assert [line.endswith(judges) for line in lines[4:]] == ([True] if judges else [])
 
 
 def test_tasks_go_to_a_folder_of_their_own(tmp_path):

@@ -16,6 +16,7 @@ If a target has tiles of AMX for bfloat16 nothing is offered: they multiply fast
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -98,20 +99,32 @@ def rounding(weight: NDArray[np.float32], transforms: Transforms, stored: str = 
     is stored in the type `stored`.
     """
     weight = weight[..., :_CHANNELS]
-    size = transforms.data_tile
-    tiles = np.random.default_rng(0).standard_normal((size, size, _TILES, weight.shape[2]))
+    kernel = transform_weight(weight.astype(np.float64), transforms)
 
     def outputs(dtype: Any, kept: Any) -> NDArray[Any]:
-        data, output = (matrix.astype(dtype) for matrix in (transforms.data, transforms.output))
-        moved = np.einsum("bx,axtc->abtc", data, np.einsum("ay,yxtc->axtc", data, tiles.astype(dtype)))
-        kernel = transform_weight(weight.astype(dtype), transforms)
-        product = moved.astype(kept).astype(dtype) @ kernel.astype(kept).astype(dtype)
+        output = transforms.output.astype(dtype)
+        data = _transformed_tiles(transforms, weight.shape[2], dtype)
+        product = _kept(data, dtype, kept) @ _kept(kernel, dtype, kept)
         return np.einsum("jb,ibtc->ijtc", output, np.einsum("ia,abtc->ibtc", output, product))
 
     exact = outputs(np.float64, np.float64)
     largest = float(np.abs(exact).max())
     found = outputs(np.float32, data_type(stored).numpy)
     return float(np.abs(found - exact).max()) / largest if largest else 0.0
+
+
+@lru_cache(maxsize=8)
+def _transformed_tiles(transforms: Transforms, channels: int, dtype: Any) -> NDArray[Any]:
+    """Random tiles of data, transformed: [m+2, m+2, _TILES, channels]. Layers of a network share them."""
+    size, data = transforms.data_tile, transforms.data.astype(dtype)
+    tiles = np.random.default_rng(0).standard_normal((size, size, _TILES, channels)).astype(dtype)
+    return np.asarray(np.einsum("bx,axtc->abtc", data, np.einsum("ay,yxtc->axtc", data, tiles)))
+
+
+def _kept(values: NDArray[Any], dtype: Any, kept: Any) -> NDArray[Any]:
+    """Values of one type that are stored in another."""
+    rounded = values.astype(dtype, copy=False)
+    return rounded.astype(kept, copy=False).astype(dtype, copy=False)
 
 
 def _alternatives(piece: Piece, sizes: Sequence[int], lanes: int, dtype: str) -> Iterator[Alternative]:

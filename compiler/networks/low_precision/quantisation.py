@@ -18,6 +18,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ....errors import UserError
+from ....files import written_whole
 from ...types import INT8
 from ..importing import onnx_import
 from ..importing.onnx_export import export_onnx
@@ -89,10 +90,9 @@ def quantised(network: Network, calibration: str | Path | None, path: Path) -> N
         require_extra(module, "rivals", f"lowering.dtype={INT8}")
     runs = calibration_inputs(network, calibration)
     start = time.perf_counter()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory() as scratch, _quiet():
+    with TemporaryDirectory() as scratch, written_whole(path) as partial, _quiet():
         try:
-            in_thread(lambda: _quantise(network, runs, Path(scratch), path))
+            in_thread(lambda: _quantise(network, runs, Path(scratch), partial))
         except UserError:
             raise
         except Exception as error:  # the exporter and ONNX Runtime raise many types

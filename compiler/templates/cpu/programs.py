@@ -14,7 +14,7 @@ from tvm.target import Target
 from ...hardware import Hardware
 from ...replay import trace_to_json
 from ...targets import is_cpu, require_instructions, target_instructions
-from ...tvm_compat import load_tensor_intrinsics, target_cores
+from ...tvm_compat import load_cpu_intrinsics, target_cores
 from .chains.chain import Chain, read_chain
 from .chains.chain_schedule import apply_chain
 from .chains.chain_template import ChainTemplate, chain_templates
@@ -112,7 +112,7 @@ def template_programs(
 
 def scheduled_winograd(mod: tvm.IRModule, task: Winograd, template: WinogradTemplate) -> Schedule:
     """Schedule of `main` by a template of Winograd's algorithm; its trace is an ordinary one."""
-    load_tensor_intrinsics()
+    load_cpu_intrinsics()
     sch = _unscheduled(mod)
     apply_winograd(sch, task, template)
     return sch
@@ -120,7 +120,7 @@ def scheduled_winograd(mod: tvm.IRModule, task: Winograd, template: WinogradTemp
 
 def scheduled_chain(mod: tvm.IRModule, chain: Chain, template: ChainTemplate) -> Schedule:
     """Schedule of `main` by a template of chains, with an ordinary trace. Raises TVM's ScheduleError."""
-    load_tensor_intrinsics()
+    load_cpu_intrinsics()
     sch = _unscheduled(mod)
     apply_chain(sch, chain, template)
     return sch
@@ -144,7 +144,7 @@ def scheduled_elementwise(
 
 def scheduled(mod: tvm.IRModule, task: Contraction, template: Template, target: Target) -> Schedule:
     """Schedule of `main` by a template; its trace is an ordinary one. Raises TVM's ScheduleError."""
-    load_tensor_intrinsics()
+    load_cpu_intrinsics()
     sch = _unscheduled(mod)
     apply = apply_tiles if template.instruction.tiles else apply_vectors
     apply(sch, task, template, target_cores(target))

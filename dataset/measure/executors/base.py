@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from typing_extensions import Self
 
 from ...hardware import Hardware
 from ..job import MeasureJob, MeasureOutcome
+
+
+@runtime_checkable
+class KeepsObjects(Protocol):
+    """Executor that compiles programs to object files which a library can link."""
+
+    def object_file(self, job: MeasureJob) -> bytes | None:
+        """Object file of a measured job with `keep_built`; None if its library is not kept any more."""
 
 
 class Executor(Protocol):

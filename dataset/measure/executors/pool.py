@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -23,6 +22,7 @@ from ..job import MeasureConfig, MeasureJob, MeasureOutcome, outcome_from_reply
 from ..machine_errors import DevicesLostError
 from ..worker.losses import KILLS_ALLOWED, Losses
 from ..worker.process import WorkerLostError, WorkerProcess, WorkerSpec, WorkerStartError, existing_pids
+from ..worker.reference import warn_unchecked
 from ..worker.roles import LIBRARIES_KEPT
 from ..worker.scratch import ScratchFolder
 
@@ -30,15 +30,6 @@ REFERENCE_TIMEOUT_S = 60.0
 """Time limit of an unscheduled program in seconds, which is slow and runs once for each task."""
 
 REFERENCES_KEPT = 16
-
-_LOG = logging.getLogger(__name__)
-
-
-def warn_unchecked(problem: str) -> None:
-    """Warn that an unscheduled program failed, so that nothing is compared with its outputs."""
-    _LOG.warning(
-        "an unscheduled program failed (%s); the programs of its task are measured unchecked", problem
-    )
 
 
 @dataclass(frozen=True)
@@ -163,6 +154,21 @@ class WorkerPool:
                             outcome = MeasureOutcome(failure=gone.kind, message=str(gone), build_s=build_s)
                         outcomes[number] = outcome
                         best_s[job.task] = min(best_s[job.task], outcome.latency_s)
+
+    def object_file(self, job: MeasureJob) -> bytes | None:
+        """Object file of a measured job with `keep_built`; None if its library is not kept any more."""
+        path = self._folder.path / f"{job.key}.o"
+        with self._measuring:
+            worker = self._kept.get(job.key)
+            if worker is None or worker not in self._workers:
+                return None
+            worker.send({"op": "write_object", "key": job.key, "path": str(path)})
+            try:
+                failed = worker.receive(self.config.build_timeout_s, FailureKind.BUILD_TIMEOUT)
+            except WorkerLostError:
+                self._replace(self._workers.index(worker))
+                return None
+        return None if failed else path.read_bytes()
 
     def _make_references(self, jobs: Mapping[int, MeasureJob]) -> None:
         """Run missing references; one that failed is not run again, and its jobs are measured unchecked."""

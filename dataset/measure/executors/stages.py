@@ -13,8 +13,9 @@ from typing import Any
 from ..job import MeasureJob, MeasureOutcome
 from ..machine_errors import BatchEndedError, DevicesLostError
 from ..worker.process import WorkerProcess, WorkerSpec, WorkerStartError
+from ..worker.reference import warn_unchecked
 from ..worker.roles import LIBRARIES_KEPT
-from .pool import REFERENCES_KEPT, warn_unchecked
+from .pool import REFERENCES_KEPT
 
 
 @dataclass

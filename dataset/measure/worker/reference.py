@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,6 +20,16 @@ Buffers = Sequence[tuple[Sequence[int], str]]
 
 Entries = Mapping[str, Buffers]
 """Arguments of each entry of a library, see `compilation.entries`."""
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def warn_unchecked(problem: str) -> None:
+    """Warn that an unscheduled program failed, so that nothing is compared with its outputs."""
+    _LOG.warning(
+        "an unscheduled program failed (%s); the programs of its task are measured unchecked", problem
+    )
 
 
 def host_arguments(buffers: Buffers) -> list[NDArray]:

@@ -10,7 +10,8 @@ from typing import Any
 import tvm
 from tvm.target import Target
 
-from ....compiler.codegen.compilation import TIMED, entries, export, jit, load
+from ....compiler.codegen.compilation import CHECKED, TIMED, entries, export, jit, load
+from ....compiler.codegen.objects import linkable
 from ....compiler.targets import is_cpu
 from ..job import MeasureConfig
 from .bench import Bench
@@ -71,7 +72,7 @@ class Host(Role):
         """Compile a module under a name and resolve its entry, which triggers the JIT."""
         start = time.perf_counter()
         mod, buffers = entries(load(module), checked)
-        library = jit(mod, self.target)
+        library = jit(linkable(mod, self.target, TIMED), self.target)
         library[TIMED]
         self._built[key] = library, buffers
         return {"build_s": time.perf_counter() - start}
@@ -90,6 +91,14 @@ class Host(Role):
                 self._kept.popitem(last=False)
         with isolated_timing():
             return self.bench.measure(library, buffers, best_latency_s, expected, count)
+
+    def write_object(self, key: str, path: str) -> dict[str, Any]:
+        """Write the object file of a library that `run` kept and that has no entry for a comparison."""
+        library, buffers = self._kept[key]
+        if CHECKED in buffers:
+            raise ValueError("the library has a second entry, as other libraries do")
+        library.write_to_file(path)
+        return {}
 
 
 class Compiler(Role):

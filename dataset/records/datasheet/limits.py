@@ -91,8 +91,9 @@ def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[
     if len(overview.hardware) == 1:
         (hardware,) = overview.hardware.values()
         yield f"All latencies were measured on one device ({hardware.name}) and say nothing about others."
+    named = {low.hardware.hardware_id for low in overview.low_peaks if low.is_exceeded}
     for peak in device_peaks(overview):
-        if peak.too_low:
+        if peak.too_low and peak.device not in named:
             yield f"{too_low_peak(peak)} Efficiencies, which are computed with it, may exceed 1."
     dtypes = sorted(set(tasks.dtype) - {""})
     if len(dtypes) == 1:

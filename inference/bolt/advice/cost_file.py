@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from ...database.folder import append_notes, drop_unfinished_line, read_notes
 from .exchange import Cost
@@ -30,10 +31,12 @@ class KeptCosts:
         if path is None:
             return
         drop_unfinished_line(path)
-        for note in read_notes(path):
-            if note["conditions"] == self._conditions:
-                costs = {name: Cost(**cost) for name, cost in note["costs"].items()}
-                self._take(note["layer"], note["asked"], costs, note["disturbed"])
+        read_notes(path, self._read)
+
+    def _read(self, note: Mapping[str, Any]) -> None:
+        if note["conditions"] == self._conditions:
+            costs = {name: Cost(**cost) for name, cost in note["costs"].items()}
+            self._take(note["layer"], note["asked"], costs, note["disturbed"])
 
     def costs(self, layer: str, names: Sequence[str]) -> dict[str, Cost] | None:
         """Stored costs of a layer's activations; None if one of the names has not been requested before.

@@ -11,7 +11,7 @@ from tvm.target import Target
 from ....compiler.structure import DRAFT_VERSION
 from ....dataset.hardware import Hardware
 from ....dataset.sampling.programs import EvolutionaryConfig
-from ....models.checkpoints.checkpoint import load_checkpoint
+from ....models.checkpoints.checkpoint import check_checkpoint
 from ....models.checkpoints.shipped import AUTO, CheckpointUse, shipped_checkpoint
 from ..base import Strategy, StrategyConfig, StrategySetting
 from ..sampled import DescendingStrategy, EvolutionaryStrategy
@@ -77,7 +77,7 @@ def fitting_checkpoint(config: DraftingConfig, target: Target) -> DraftingConfig
     if checkpoint is None:
         _warn("search.strategy.checkpoint=null")
         return None
-    load_checkpoint(checkpoint, feature_version=DRAFT_VERSION)  # reports a bad checkpoint before the search
+    check_checkpoint(checkpoint, feature_version=DRAFT_VERSION)  # reports a bad one before the search
     return replace(config, checkpoint=checkpoint)
 
 

@@ -76,11 +76,13 @@ def test_measured_programs_are_compared_with_the_unscheduled_one(
 ) -> None:
     other = to_task(Dense(rows=8, in_features=32, out_features=16, epilogue="bias_relu", prepack=True))
     jobs = [
-        MeasureJob(candidate_module_json(program), reference=tvm.ir.save_json(task.mod))
+        MeasureJob(candidate_module_json(program), reference=tvm.ir.save_json(task.mod), keep_built=True)
         for program in (candidate, candidate_of(other))
     ]
     with WorkerPool(TARGET, MeasureConfig(build_timeout_s=60.0), workers=1) as pool:
         right, wrong = pool.measure(jobs)
+        # The object file would have the entry for the comparison, too.
+        assert pool.object_file(jobs[0]) is None
     assert right.failure is None and right.latency_s > 0
     assert wrong.failure is FailureKind.WRONG_OUTPUT
 

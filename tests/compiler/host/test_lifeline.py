@@ -85,6 +85,16 @@ def test_a_process_ends_with_a_killed_parent(sleeper, way, state, command):
     assert ends(child)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has the file")
+def test_the_processes_of_a_run_are_killed_before_it_when_memory_runs_out():
+    code = "print(open('/proc/self/oom_score_adj').read())"
+    own = Path("/proc/self/oom_score_adj").read_text()
+    assert run_tied([sys.executable, "-c", code]).stdout.strip() == "1000"
+    with process_pool(1) as pool:
+        assert pool.submit(Path.read_text, Path("/proc/self/oom_score_adj")).result(60).strip() == "1000"
+    assert Path("/proc/self/oom_score_adj").read_text() == own != "1000\n"
+
+
 def test_a_process_whose_parent_ended_before_it_was_tied_ends_itself(sleeper):
     facts = (str(Path(tied.__file__)), "1", "999999999", tied.BY_KERNEL, tied.LISTENING, "")
     done = subprocess.run([sys.executable, *facts, "-m", "sleeper"], cwd=sleeper, timeout=30)

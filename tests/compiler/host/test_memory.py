@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,27 @@ def test_a_silent_system_says_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_this_machine_has_memory() -> None:
     assert (available_bytes() or 0) > 1 << 20 and resident_bytes() > 1 << 20
+
+
+def test_a_process_that_ends_while_it_is_looked_at_does_not_disturb(
+    system: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel refuses to list the threads of a process that ended after it was found."""
+    own = system / "proc" / str(os.getpid())
+    write(own / "statm", "9 8 3")
+    write(own / "task/1/children", "41 42")
+    write(system / "proc/42/statm", "9 5 1")
+    (system / "proc/42/task").mkdir()
+
+    def listed(folder: Path) -> list[Path]:
+        if folder.parent.name == "41":
+            raise ProcessLookupError(3, "No such process")
+        return [Path(entry.path) for entry in os.scandir(folder)]
+
+    monkeypatch.setattr(Path, "iterdir", listed)
+    peak = [0]
+    memory.look(peak)
+    assert peak == [(8 - 3 + 5 - 1 + 3) * memory._PAGE_BYTES]
 
 
 def test_the_peak_has_the_memory_of_children_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:

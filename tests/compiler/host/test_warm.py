@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import psutil
@@ -102,6 +103,15 @@ def test_a_killed_process_tells_its_signal_and_a_killed_server_is_replaced(modul
         third.kill_group()
     os.close(read)
     os.close(write)
+
+
+def test_a_server_that_ended_leaves_no_zombie(module):
+    server = int(told_by(module)[1][0])
+    os.kill(server, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while psutil.pid_exists(server) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not psutil.pid_exists(server)
 
 
 def test_a_process_ends_with_a_killed_parent_even_if_it_is_stopped(module, tmp_path):

@@ -16,8 +16,8 @@ from foretune.compiler.tvm_compat import parse_target, trace_as_json
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.measure import MeasureConfig, MeasureOutcome, WorkerPool
 from foretune.dataset.sampling.programs import EvolutionaryConfig
-from foretune.inference.database.folder import drop_unfinished_lines, held_briefly
-from foretune.inference.database.schedule_lines import DatabaseUnreadableError, record_content
+from foretune.inference.database.folder import DatabaseUnreadableError, drop_unfinished_lines, held_briefly
+from foretune.inference.database.schedule_lines import record_content
 from foretune.inference.database.tuning_database import StoredSchedules, TuningDatabase
 from foretune.inference.search.candidate import Candidate, MeasuredCandidate, record_json
 from support.checkpoints import HARDWARE, TARGET, TASK, random_checkpoint

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import tvm
+from foretune.compiler.codegen.packed_weights import with_packed_weights
 from foretune.compiler.networks import Network, extract_tasks, load_network, to_relax
 from foretune.compiler.task import Task
 from foretune.compiler.tvm_compat import (
@@ -27,7 +28,6 @@ from foretune.inference.deploy.compile import (
     build_context,
     compile_network,
     how_to_run,
-    with_packed_weights,
 )
 from foretune.inference.deploy.outputs import compare_outputs
 from support.schedules import database_of
@@ -305,11 +305,11 @@ def test_a_plain_schedule_that_does_not_build_is_left_out(
             raise_in_build.append(True)
         return mod
 
-    def compile_(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
+    def compile_(mod: tvm.IRModule, **settings: object) -> tvm.runtime.Executable:
         if raise_in_build:
             raise_in_build.clear()
             raise ValueError("no code")
-        return compiles(mod, target=target)
+        return compiles(mod, **settings)
 
     raise_in_build: list[bool] = []
     compiles = tvm.compile

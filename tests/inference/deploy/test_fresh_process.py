@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from foretune.compiler.networks import Network, extract_tasks, load_network, to_relax
 from foretune.compiler.tvm_compat import available_cores, parse_target
+from foretune.inference.deploy import fresh_process
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.deploy.fresh_process import CALLS, FreshProcessError, time_in_fresh_process
 from foretune.inference.deploy.rivals.process import save_arrays
@@ -76,6 +78,13 @@ def test_a_loaded_network_is_as_fast_as_stock_tvm_with_threads_set_by_hand(
             break
     assert min(loaded) <= 1.2 * statistics.median(by_hand), (loaded, by_hand)
     assert dict(os.environ) == before
+
+
+def test_a_lack_of_memory_is_not_blamed_on_the_library(tmp_path: Path, monkeypatch) -> None:
+    killed = subprocess.CompletedProcess([], -signal.SIGKILL, "", "")
+    monkeypatch.setattr(fresh_process, "run_tied", lambda *_, **__: killed)
+    with pytest.raises(FreshProcessError, match="killed, probably because memory ran out"):
+        time_in_fresh_process(tmp_path / "a.so", [np.zeros(3, np.float32)])
 
 
 def test_a_library_that_does_not_run_is_named(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from foretune.compiler.codegen.objects import NOTHING_LINKED, Linked
 from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.deploy import trial as trial_module
 from foretune.inference.deploy.comparison import Comparison
@@ -32,6 +33,7 @@ class Compiled:
     scheduled: tuple[str, ...]
     unbuildable: tuple[str, ...] = ()
     written: list[Path] = field(default_factory=list)
+    linked: Linked = NOTHING_LINKED
 
     def link(self) -> None:
         pass
@@ -67,6 +69,17 @@ def test_a_task_whose_schedule_changes_the_outputs_runs_untuned(wrong: str) -> N
     found, check, reasons = trial().checked(tuned(wrong), compiled)
     assert check.agrees and set(found.scheduled) == set("abc") - set(wrong)
     assert reasons == {"d": NOT_BUILT, **dict.fromkeys(wrong, WRONG)}
+
+
+def test_wrong_object_files_are_compiled_anew() -> None:
+    def check(compiled: Compiled) -> OutputCheck:
+        return OutputCheck(float(bool(compiled.linked.symbols)), 0.5)
+
+    network = SimpleNamespace(results=TASKS, target=HERE, original=SimpleNamespace(check=check))
+    linked = Compiled(("a", "b", "c"), linked=Linked({"a": "object_0"}, {"object_0": b""}))
+    found, checked, reasons = trial().checked(network, linked)  # type: ignore[arg-type]
+    assert checked.agrees and found.scheduled == ("a", "b", "c") and not found.linked.symbols
+    assert reasons == {}
 
 
 @pytest.mark.parametrize(("wrong", "written"), [("", True), ("b", True), ("*", False)])

@@ -6,8 +6,12 @@ import math
 from dataclasses import replace
 
 import pytest
+from foretune.compiler.tvm_compat import parse_target
+from foretune.inference.reuse.auto import AutoRules
+from foretune.inference.reuse.config import AutoConfig
 from foretune.inference.reuse.donors import Donor, ParentsBest
 from foretune.inference.reuse.rules import ChildBudget
+from foretune.inference.search.config import OneShotConfig
 from foretune.inference.starts.base import Start, StartSource
 from support.reuse_trees import (
     CONFIG,
@@ -165,3 +169,28 @@ def test_topk_without_a_program_that_runs_is_searched_in_full():
     assert [request.budget.search for request in searcher.rounds("b")][:2] == [False, False]
     assert searcher.rounds("b")[-1].budget.search
     assert results[1].tuned_latency_s is not None
+
+
+@pytest.mark.parametrize(("least_gain", "templates"), [(0.0, 4), (0.01, 2), (0.1, 1)])
+def test_a_child_leaves_out_templates_that_save_the_network_too_little(least_gain, templates):
+    """The child takes 2/3 of the latency: its further templates save 7.3, 0.7 and 0.6 % of the network's."""
+    target = parse_target({"kind": "llvm", "mcpu": "znver3", "num-cores": 2})
+    config = OneShotConfig("evolutionary", auto=AutoConfig(least_gain=least_gain))
+    rules = AutoRules(config, target, FakeDatabase())
+    assert rules.templates(None) is None
+    found = rules.templates(2 / 3)
+    assert (4 if found is None else found) == templates
+    steady = StartingSearcher(latencies_s=((0.004,),))
+
+    class Templates(StartSource):
+        def starts(self, task):
+            return [Start(f"template {n} of {task.name}") for n in range(4)]
+
+    planner = planner_of(
+        tree_of(a="_", b="a"),
+        child_of=lambda task: ChildBudget(starts=0, templates_alone=True),
+        templates_of=rules.templates,
+    )
+    tune(planner, steady, TASKS[:2], start_sources=[Templates()])
+    (child,) = steady.rounds("b")
+    assert (len(child.starts), child.budget.search) == (templates, False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from foretune.errors import UserError
-from foretune.inference.reuse.tree import ROOT, ReuseTree, ReuseTreeError, without_cycles
+from foretune.inference.reuse.tree import ROOT, ReuseTree, ReuseTreeError, left_tree, without_cycles
 
 # Figure 4 of ETO: the backend tunes 1 and 2; 3 reuses 1, 4 reuses 3, 5 reuses 2.
 FIGURE_4 = ReuseTree(
@@ -51,3 +51,12 @@ def test_of_a_circle_one_operator_is_searched():
     found = without_cycles(parents, {"a", "b", "e", "f"})
     assert found == {**parents, "c": ROOT, "e": ROOT}
     assert without_cycles(FIGURE_4.parents, ()) == FIGURE_4.parents
+
+
+def test_the_first_child_takes_the_place_of_an_operator_that_is_not_searched() -> None:
+    parents = {"a": ROOT, "b": "a", "c": "b", "d": "a", "e": "d", "f": ROOT}
+    assert left_tree(parents, ()) == parents
+    assert left_tree(parents, {"b"}) == {**parents, "c": "a"}
+    # Of the children of a, b is the first: it is searched, and d follows it.
+    assert left_tree(parents, {"a"}) == {**parents, "b": ROOT, "d": "b"}
+    assert left_tree(parents, {"a", "b"}) == {**parents, "b": "c", "c": ROOT, "d": "c"}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 from foretune.compiler.networks.alternatives.alternatives import Offer
+from foretune.compiler.operators import Dense, to_task
 from foretune.compiler.task import ALTERNATIVE, Task
+from foretune.inference.planners.shares import LatencySharePlanner
 from foretune.inference.reuse.tree import ReuseTree
+from foretune.inference.run.result import BEATEN
 from foretune.inference.search.alternatives import HOPELESS, Contests, needed_tasks, preferred
 from foretune.inference.search.config import OneShotConfig, StopConfig
 from foretune.inference.search.loop import SearchLoop
@@ -168,6 +171,117 @@ def test_an_alternative_of_some_places_does_not_stand_for_the_others() -> None:
     Contests([one], searches)
     assert [search.stake_s for search in searches] == [6.0, 0.0]
     assert searches[1].role.stands_for is None
+
+
+FURTHER = to_task(Dense(rows=8, in_features=8, out_features=64))
+
+
+def contest() -> tuple[dict[str, TaskSearch], Contests]:
+    """Calls `a` and `b` of 100 operations, with the alternatives `a4` and `b4`."""
+    tasks = dict(zip(("a", "b", "a4", "b4"), (DIRECT, NEXT, OTHER, FURTHER), strict=True))
+    tasks = {name: replace(task, weight=1, flops=100.0) for name, task in tasks.items()}
+    offers = [replace(offer(f"{name}4", (tasks[name],), (tasks[f"{name}4"],)), gain=2.0) for name in "ab"]
+    tasks |= {one.name: one.tasks[0] for one in offers}
+    searches = {
+        name: TaskSearch(task, SearchLoop(StopConfig(), 0, own_surrogate()), untuned_s=9.0)
+        for name, task in tasks.items()
+    }
+    return searches, Contests(offers, list(searches.values()))
+
+
+def test_a_task_that_cannot_be_as_fast_as_its_alternative_is_left_out() -> None:
+    searches, contests = contest()
+    searches["b4"].earlier.known_s = 0.7
+    contests.end_beaten()
+    assert not any(search.over for search in searches.values())  # how fast b can be is not known
+    searches["a"].earlier.known_s = 1.0  # 100 operations a second
+    contests.end_beaten(1.5)  # at 150 a second, b takes 0.67 s
+    assert not any(search.over for search in searches.values())
+    contests.end_beaten(1.4)  # at 140 a second, b takes 0.71 s
+    assert [name for name, search in searches.items() if search.over] == ["b"]
+    assert searches["b"].beaten
+    assert searches["b"].network_s == 0.7
+    assert searches["b"].full_rounds == 0
+
+
+class Asked(LatencySharePlanner):
+    """Notes the searches that it may choose from, and plans no round."""
+
+    def __init__(self) -> None:
+        super().__init__(CONFIG)
+        self.asked: list[list[TaskSearch]] = []
+
+    def next_round(self, preferred: Sequence[TaskSearch], others: Sequence[TaskSearch]) -> None:
+        self.asked.append([*preferred, *others])
+
+
+def test_a_task_waits_for_its_alternative() -> None:
+    searches, contests = contest()
+
+    def ready(*names: str) -> list[list[str]]:
+        planner = Asked()
+        contests.next_round(planner, [searches[name] for name in names or searches], [])
+        return [[name for name in searches if searches[name] in asked] for asked in planner.asked]
+
+    assert ready()[0] == ["a", "b", "a4", "b4"]  # either one shows how fast the other one can be
+    searches["a"].flight.busy = True
+    assert ready("b", "a4", "b4") == [["a4", "b4"]]
+    searches["a"].flight.busy, searches["a"].earlier.known_s = False, 1.0
+    # If the planner has no round for the others and none is under way, b waits no longer.
+    assert ready() == [["a", "a4", "b4"], ["a", "b", "a4", "b4"]]
+    assert ready("b")[0] == ["b"]  # the alternative gets no round now
+    searches["b4"].end()  # it could not be built
+    assert ready("a", "b", "a4")[0] == ["a", "b", "a4"]
+
+
+def test_without_measurements_no_task_waits() -> None:
+    searches, _ = contest()
+    offers = [replace(offer("b4", (searches["b"].task,), (searches["b4"].task,)), gain=2.0)]
+    contests = Contests(offers, list(searches.values()), measured=False)
+    searches["a"].earlier.known_s, searches["b4"].flight.busy = 1.0, True
+    planner = Asked()
+    contests.next_round(planner, [searches["b"]], [])
+    assert planner.asked == [[searches["b"]]]
+
+
+def test_the_second_of_two_calls_is_not_searched_if_its_alternative_is_faster() -> None:
+    searcher, database = ByTask({}), FakeDatabase()
+    first, second = replace(DIRECT, flops=100.0), replace(NEXT, flops=100.0)
+    offers = [
+        replace(offer(name, (task,), (replace(own, flops=50.0),)), gain=1.5)
+        for name, task, own in (("one", first, OTHER), ("two", second, FURTHER))
+    ]
+    keys = [task.workload_hash for task in (first, second, OTHER, FURTHER)]
+    searcher.seconds = dict(zip(keys, (1.0, 1.0, 0.6, 0.6), strict=True))
+    tuner = tuner_of(searcher, database, config=CONFIG)
+    results = tuner.tune([first, second], [3.0, 3.0], offers)
+    asked = {request.key for request in searcher.requests}
+    assert (keys[0] in asked, keys[1] in asked) == (True, False)
+    assert [result.reason for result in results] == ["", BEATEN, "", ""]
+    assert tuner.curve[-1][1] == pytest.approx(1.2, rel=1e-4)
+    # The next run decides alike, and without the alternatives it searches the task.
+    for key, seconds in zip(keys, (1.0, None, 0.6, 0.6), strict=True):
+        database.known[key] = seconds
+    for task in (first, second):
+        database.notes.note_untuned(task, 3.0)
+    assert not anything_due([first, second], CONFIG, database, offers=offers)
+    assert anything_due([first, second], CONFIG, database)
+    # A network without the alternatives, which needs the task, does not count it as decided.
+    assert database.notes.left(second) == ""
+
+
+@pytest.mark.parametrize("seconds", [math.inf, 0.9], ids=["fails", "close"])
+def test_a_call_is_searched_if_its_alternative_fails_or_is_close(seconds: float) -> None:
+    searcher = ByTask({})
+    first, second = replace(DIRECT, flops=100.0), replace(NEXT, flops=100.0)
+    one = replace(offer("two", (second,), (replace(OTHER, flops=50.0),)), gain=1.5)
+    other = replace(offer("one", (first,), (replace(FURTHER, flops=50.0),)), gain=1.5)
+    tasks = (first, second, FURTHER, OTHER)
+    searcher.seconds = {task.workload_hash: s for task, s in zip(tasks, (1, 1, 0.5, seconds), strict=True)}
+    results = tuner_of(searcher, FakeDatabase(), config=CONFIG).tune(
+        [first, second], [3.0, 3.0], [other, one]
+    )
+    assert results[1].tuned_latency_s == pytest.approx(1.0, rel=1e-4)
 
 
 def test_what_is_called_elsewhere_too_is_searched_on() -> None:

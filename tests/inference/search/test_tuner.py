@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import tvm
+from foretune.compiler.codegen.objects import ObjectFiles
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.measure.machine_errors import DevicesLostError
 from foretune.dataset.measure.worker.losses import WorkersKilledError
@@ -53,6 +54,31 @@ def test_the_largest_share_goes_first_and_each_task_gets_its_rounds():
     )
     assert len(database.committed) == 12  # each program once
     assert tuner.tuned == 3
+
+
+@pytest.mark.parametrize("breadth_first", [False, True])
+@pytest.mark.parametrize(
+    ("rounds", "wanted"),
+    [
+        (((0.004, 0.006), (0.003, 0.005)), {0.003, 0.004}),
+        (((0.003, 0.006), (0.004, 0.005)), {0.003}),
+    ],
+)
+def test_the_object_file_of_a_program_that_is_the_fastest_so_far_is_kept(breadth_first, rounds, wanted):
+    measured, asked = [], []
+    executor = measuring_into(measured)
+    executor.object_file = lambda job: asked.append(float(job.module))
+    tuner = network_tuner(
+        OneShotConfig(rounds=2, top_k=4),
+        executor,
+        [FakeSearcher(rounds)],
+        FakeDatabase(),
+        limits=Limits(breadth_first=breadth_first),
+        objects=ObjectFiles(),
+    )
+    tuner.tune(TASKS, UNTUNED_S)
+    assert len(asked) >= len(TASKS) and set(asked) == wanted
+    assert all(job.keep_built for job in measured)
 
 
 @pytest.mark.parametrize(

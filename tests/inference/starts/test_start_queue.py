@@ -43,3 +43,9 @@ def test_templates_alone_leave_out_the_search(templates: int, measured: int) -> 
 
 def test_a_task_without_templates_searches_all_the_same() -> None:
     assert taken(0, templates_alone=True) == (RoundBudget(8), [])
+
+
+def test_templates_alone_may_be_limited() -> None:
+    found = taken(4, templates_alone=True, most_templates=2)
+    assert found == (RoundBudget(2, search=False), ["template 0", "template 1"])
+    assert taken(0, templates_alone=True, most_templates=2) == (RoundBudget(8), [])

@@ -273,12 +273,30 @@ def test_a_process_that_dies_is_replaced_and_stays_paused(searcher):
     assert len(traces(answer(searcher, opening()))) == 2
 
 
+def test_templates_of_a_cpu_leave_the_intrinsics_of_other_devices_for_later():
+    code = """
+import sys
+from foretune.compiler.operators import Dense, to_task
+from foretune.compiler.templates.cpu.programs import template_traces
+from foretune.compiler.tvm_compat import load_tensor_intrinsics, parse_target
+from foretune.dataset.hardware.target_hardware import target_hardware
+task = to_task(Dense(rows=8, in_features=64, out_features=32))
+target = parse_target({"kind": "llvm", "mcpu": "cascadelake", "num-cores": 2})
+assert template_traces(task.mod, target, target_hardware(target, measured=False), 1)
+assert "tvm.s_tir.tensor_intrin.x86" in sys.modules
+assert "tvm.s_tir.tensor_intrin.cuda" not in sys.modules
+load_tensor_intrinsics()
+assert "tvm.s_tir.tensor_intrin.cuda" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+
+
 def test_a_search_for_a_cpu_does_without_the_intrinsics_of_other_devices():
     code = """
 import sys
 from foretune.compiler.operators import Dense, to_task
 from foretune.compiler.tvm_compat import design_spaces, load_cpu_intrinsics, make_tune_context, parse_target
-load_cpu_intrinsics()
+load_cpu_intrinsics(alone=True)
 task = to_task(Dense(rows=8, in_features=64, out_features=32))
 target = parse_target({"kind": "llvm", "mcpu": "cascadelake", "num-cores": 2})  # its rules ask for VNNI's
 assert design_spaces(make_tune_context(task.mod, target, seed=0), "task")

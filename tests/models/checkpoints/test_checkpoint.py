@@ -18,6 +18,8 @@ from foretune.models.checkpoints.checkpoint import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
     FeatureVersionError,
+    check_checkpoint,
+    load_card,
     load_checkpoint,
     save_checkpoint,
     shipped_checkpoints,
@@ -108,6 +110,21 @@ def test_what_is_not_there_is_not_found(path):
 def test_another_feature_version_says_what_to_do(saved):
     with pytest.raises(FeatureVersionError, match=r"version 7,.*computes 8: use a checkpoint of version 8"):
         load_checkpoint(saved[0], "8")
+
+
+def test_a_check_builds_no_model_and_notices_the_same_faults(saved, monkeypatch):
+    directory, _ = saved
+    monkeypatch.setattr(module, "build_network", None)
+    assert check_checkpoint(directory, "7").weights_sha256 == load_card(directory).weights_sha256
+    with pytest.raises(FeatureVersionError):
+        check_checkpoint(directory, "8")
+    weights = directory / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"!")
+    with pytest.raises(CorruptCheckpointError, match="the file was damaged or replaced"):
+        check_checkpoint(directory, "7")
+    weights.unlink()
+    with pytest.raises(CorruptCheckpointError, match="is missing"):
+        check_checkpoint(directory, "7")
 
 
 def test_a_changed_weight_is_noticed(saved):

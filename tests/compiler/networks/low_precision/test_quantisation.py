@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from foretune.compiler.networks import Lowering, Network, extract_tasks, load_network, to_relax
 from foretune.compiler.networks.importing.onnx_import import runtime_outputs
+from foretune.compiler.networks.low_precision import quantisation
 from foretune.compiler.networks.low_precision.integer_products import FLOAT_PRODUCTS
 from foretune.compiler.networks.low_precision.quantisation import QuantisationError, is_quantised, quantised
 from foretune.compiler.networks.lowering.lowering import LoweringError
@@ -135,3 +136,17 @@ def _saved(graph: Any, folder: Path) -> Path:
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
     onnx.save(model, folder / "network.onnx")
     return folder / "network.onnx"
+
+
+def test_a_file_that_quantisation_does_not_finish_is_not_left(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "q.onnx"
+    path.write_text("the earlier one")
+
+    def interrupted(network, runs, scratch, partial):
+        partial.write_text("half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(quantisation, "_quantise", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        quantised(load_network("support.networks:Residual", inputs=[[1, 8, 6, 6]]), None, path)
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("q.onnx", "the earlier one")]

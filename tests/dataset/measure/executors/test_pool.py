@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
+from foretune.compiler.codegen.compilation import load
+from foretune.compiler.codegen.objects import symbol_of
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.generation.testbed import check_measurement
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerPool
@@ -53,6 +55,19 @@ def test_other_work_has_the_machine_alone(pool):
             measuring = thread.submit(pool.measure, [job(Doubled)])
             assert not wait([measuring], timeout=1).done
         assert measuring.result()[0].failure is None
+
+
+def test_the_object_file_of_a_kept_library_defines_the_symbol_of_its_program(pool):
+    kept = job(DoubledInTiles, keep_built=True)
+    pool.measure([kept])
+    symbol = symbol_of(load(kept.module)["main"], TARGET)
+    data = pool.object_file(kept)
+    assert data.startswith(b"\x7fELF") and b"\0__tvm_ffi_" + symbol.encode() + b"\0" in data
+
+
+def test_a_library_that_is_not_kept_has_no_object_file(pool):
+    pool.measure([job(Tripled)])
+    assert pool.object_file(job(Tripled, keep_built=True)) is None
 
 
 def test_a_program_is_timed(pool):

@@ -1,0 +1,144 @@
+"""Object files of measured programs, linked into a network's library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from foretune.compiler.codegen.argument_checks import marked_internal
+from foretune.compiler.codegen.compilation import TIMED, entries, jit
+from foretune.compiler.codegen.objects import ObjectFiles, linkable, symbol_of
+from foretune.compiler.codegen.packed_weights import with_packed_weights
+from foretune.compiler.networks import Network, extract_tasks, load_network, to_relax
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import as_task_module, parse_target
+from foretune.inference.deploy.compile import CompiledNetwork, compile_network
+from foretune.inference.deploy.load import load
+from support.schedules import database_of
+from tvm import te
+from tvm.s_tir import meta_schedule as ms
+from tvm.support.cc import get_cc
+from tvm.target import Target
+
+TARGET = parse_target("llvm")
+OTHER = Target({"kind": "llvm", "mcpu": "x86-64", "num-cores": 1})
+
+pytestmark = pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")
+
+
+@pytest.fixture(scope="module")
+def network() -> Network:
+    return load_network("support.networks:Residual", inputs=[[1, 8, 6, 6]])
+
+
+@pytest.fixture(scope="module")
+def relax_mod(network: Network) -> tvm.IRModule:
+    return to_relax(network, TARGET)
+
+
+@pytest.fixture(scope="module")
+def conv(relax_mod: tvm.IRModule) -> Task:
+    tasks = extract_tasks(relax_mod, TARGET, "residual")
+    return next(task for task in tasks if task.operator == "conv2d")
+
+
+@pytest.fixture(scope="module")
+def database(conv: Task) -> ms.Database:
+    return database_of([conv], TARGET)
+
+
+@pytest.fixture(scope="module")
+def object_file(conv: Task, database: ms.Database, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Object file that a measuring process writes of the scheduled convolution."""
+    record = database.query_tuning_record(as_task_module(conv.mod["main"]), TARGET, "main")
+    schedule = tvm.s_tir.Schedule(record.workload.mod)
+    record.trace.apply_to_schedule(schedule, remove_postproc=False)
+    mod, _ = entries(schedule.mod, checked=False)
+    library = jit(linkable(mod, TARGET, TIMED), TARGET)
+    assert library[TIMED] is not None  # as in a measurement, the library is used first
+    path = tmp_path_factory.mktemp("object") / "program.o"
+    library.write_to_file(str(path))
+    return path.read_bytes()
+
+
+def kept(data: bytes) -> ObjectFiles:
+    files = ObjectFiles()
+    files.keep(data)
+    return files
+
+
+@pytest.fixture(scope="module")
+def compiled(relax_mod: tvm.IRModule, database: ms.Database) -> CompiledNetwork:
+    return compile_network(relax_mod, TARGET, database)
+
+
+def assert_same(network: Network, one: CompiledNetwork, other: CompiledNetwork) -> None:
+    for found, wanted in zip(one(*network.inputs), other(*network.inputs), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_linked_program_computes_what_the_compiled_one_does(
+    network: Network,
+    relax_mod: tvm.IRModule,
+    database: ms.Database,
+    object_file: bytes,
+    conv: Task,
+    compiled: CompiledNetwork,
+    tmp_path: Path,
+) -> None:
+    linked = compile_network(relax_mod, TARGET, database, kept=kept(object_file))
+    assert [name.removesuffix("_prepacked") for name in linked.linked.symbols] == [conv.name]
+    assert linked.scheduled == (conv.name,) and linked.task_of == compiled.task_of
+    assert_same(network, linked, compiled)
+    linked.export(tmp_path / "network.so")
+    loaded = load(tmp_path / "network.so")(*network.inputs)
+    for found, wanted in zip(loaded, compiled(*network.inputs), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_program_with_another_schedule_is_compiled(
+    network: Network, relax_mod: tvm.IRModule, object_file: bytes, compiled: CompiledNetwork
+) -> None:
+    untuned = compile_network(relax_mod, TARGET, kept=kept(object_file))
+    assert not untuned.linked.symbols
+    for found, wanted in zip(untuned(*network.inputs), compiled(*network.inputs), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("part", [slice(0, 0), slice(4, None), slice(600, None)])
+def test_a_damaged_object_file_is_compiled_anew(
+    part: slice,
+    network: Network,
+    relax_mod: tvm.IRModule,
+    database: ms.Database,
+    object_file: bytes,
+    compiled: CompiledNetwork,
+) -> None:
+    anew = compile_network(relax_mod, TARGET, database, kept=kept(object_file[part]))
+    assert not anew.linked.symbols and anew.scheduled == compiled.scheduled
+    assert_same(network, anew, compiled)
+
+
+def test_a_function_that_reads_an_input_keeps_its_checks(
+    relax_mod: tvm.IRModule, database: ms.Database, object_file: bytes, conv: Task
+) -> None:
+    with TARGET, database:
+        scheduled = tvm.relax.transform.MetaScheduleApplyDatabase()(relax_mod)
+    files, packed = kept(object_file), with_packed_weights(scheduled)
+    assert files.linked_into(marked_internal(packed), TARGET).symbols
+    assert not files.linked_into(packed, TARGET).symbols
+
+
+def increment(by: float) -> tvm.tirx.PrimFunc:
+    a = te.placeholder((4,), "float32", "a")
+    return te.create_prim_func([a, te.compute((4,), lambda i: a[i] + by)])
+
+
+def test_a_symbol_tells_code_and_target_and_no_name() -> None:
+    one = symbol_of(increment(1), TARGET)
+    assert one == symbol_of(
+        increment(1).with_attr("global_symbol", "other").with_attr("op_pattern", 0), TARGET
+    )
+    assert len({one, symbol_of(increment(2), TARGET), symbol_of(increment(1), OTHER)}) == 3
