@@ -37,6 +37,7 @@ from ..low_precision.narrowing import in_stored_type
 from .channels_last import shuffles_last
 from .filled import ALIGNED, filled_channels
 from .later_reshapes import later_reshapes
+from .long_sums import long_sums
 from .pooled import pooled_images
 from .rewriting import rewritten
 from .widened import LANES, widened_channels
@@ -162,7 +163,7 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
         passes.append(filled_channels(step_of(dtype.name) if on_cpu else ALIGNED))
     if channels_last and fill and pairs and dtype.name != WIDE:
         passes.append(widened_channels(LANES if on_cpu else ALIGNED))
-    passes += [relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
+    passes += [long_sums, relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
     if stored:
         passes.append(in_stored_type(dtype, traits(target).product_sums(dtype)))
     if on_cpu:

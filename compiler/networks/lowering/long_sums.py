@@ -1,0 +1,103 @@
+"""Sums of very many elements as sums of partial sums.
+
+A loop that adds n elements one after the other loses those that are below the last digit of the sum so far:
+up to n * 2**-24 of the sum in float32, such as 1e-3 of a softmax over a vocabulary. PyTorch and ONNX Runtime
+add in vectors or in a tree, and lose little. Here such a sum has two steps, each with few elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from .rewriting import extents_of, mutated, operator_of
+
+LONG_AXIS, LONG = 1 << 13, 1 << 18
+"""Elements of one axis, and of all axes of a sum, from which on it is split."""
+
+_SOFTMAX = ("relax.nn.softmax", "relax.nn.log_softmax")
+_SUMS = ("relax.sum", "relax.mean")
+
+
+@tvm.transform.module_pass(opt_level=0, name="LongSums")
+def long_sums(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+    """Splits sums, means and softmax over very many elements, before they become functions."""
+    return mutated(mod, _Splitting(mod))
+
+
+@mutator
+class _Splitting(PyExprMutator):
+    """Replaces each operator with a long sum by operators with short ones."""
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        """The call, or the same values from short sums."""
+        call = super().visit_call_(call)
+        name = operator_of(call)
+        if name not in (*_SOFTMAX, *_SUMS) or not _has_known_floats(call.args[0]):
+            return call
+        data = call.args[0]
+        axes = _axes(call, len(extents_of(data)))
+        reduced = [extents_of(data)[axis] for axis in axes]
+        if max(reduced, default=0) < LONG_AXIS and math.prod(reduced) < LONG:
+            return call
+        if name in _SOFTMAX:
+            return self._softmax(data, axes[0], logarithm=name == _SOFTMAX[1])
+        total = self._sum(data, axes)
+        if name == "relax.mean":
+            total = self._emit(relax.op.divide(total, relax.const(math.prod(reduced), data.ty.dtype)))
+        shape = [1 if axis in axes else extent for axis, extent in enumerate(extents_of(data))]
+        kept = bool(call.attrs.keepdims)
+        return relax.op.reshape(total, shape) if kept else total
+
+    def _softmax(self, data: relax.Expr, axis: int, *, logarithm: bool) -> relax.Expr:
+        shifted = self._emit(relax.op.subtract(data, self._emit(relax.op.max(data, axis, keepdims=True))))
+        powers = self._emit(relax.op.exp(shifted))
+        total = self._emit(relax.op.expand_dims(self._sum(powers, [axis]), axis))
+        if logarithm:
+            return relax.op.subtract(shifted, self._emit(relax.op.log(total)))
+        return relax.op.divide(powers, total)
+
+    def _sum(self, data: relax.Expr, axes: Sequence[int]) -> relax.Expr:
+        """The sum over some axes, one after the other, the last one first."""
+        for axis in sorted(axes, reverse=True):
+            data = self._sum_of_axis(data, axis)
+        return data
+
+    def _sum_of_axis(self, data: relax.Expr, axis: int) -> relax.Expr:
+        extents = extents_of(data)
+        length = extents[axis]
+        if length < LONG_AXIS:
+            return self._emit(relax.op.sum(data, axis))
+        step = 1 << (math.isqrt(length).bit_length() - 1)  # a whole number of vectors
+        rows, rest = divmod(length, step)
+        whole = data if not rest else self._emit(relax.op.strided_slice(data, [axis], [0], [rows * step]))
+        parted = self._emit(relax.op.reshape(whole, [*extents[:axis], rows, step, *extents[axis + 1 :]]))
+        total = self._emit(relax.op.sum(self._emit(relax.op.sum(parted, axis)), axis))
+        if not rest:
+            return total
+        last = self._emit(relax.op.strided_slice(data, [axis], [rows * step], [length]))
+        return self._emit(relax.op.add(total, self._emit(relax.op.sum(last, axis))))
+
+    def _emit(self, value: relax.Expr) -> relax.Var:
+        return self.builder_.emit(value)
+
+
+def _has_known_floats(value: relax.Expr) -> bool:
+    """Whether a value is a tensor of floats whose extents are numbers."""
+    found = value.ty
+    if not isinstance(found, relax.TensorType) or not str(found.dtype).startswith(("float", "bfloat")):
+        return False
+    return found.shape is not None and all(isinstance(extent, tvm.tirx.IntImm) for extent in found.shape)
+
+
+def _axes(call: relax.Call, rank: int) -> list[int]:
+    """Axes that a call reduces, counted from the front."""
+    found = call.attrs.axis
+    if found is None:
+        return list(range(rank))
+    axes = found if isinstance(found, tvm.ir.Array | list | tuple) else [found]
+    return [int(axis) % rank for axis in axes]
