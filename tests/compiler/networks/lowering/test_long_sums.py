@@ -85,5 +85,3 @@ def test_shorter_sums_stay_as_they_are(operator, shape):
         builder.emit_func_output(found)
     mod = builder.get()
     tvm.ir.assert_structural_equal(long_sums(mod), mod)
-
-
