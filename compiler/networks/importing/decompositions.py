@@ -18,6 +18,7 @@ from tvm import relax
 from .arithmetic import ARITHMETIC
 from .decomposing.composite_operators import run_decompositions
 from .decomposing.fake_quantisation import FAKE_QUANTISATION
+from .decomposing.grouped_products import GROUPED_PRODUCTS, OTHER_LIBRARIES
 from .decomposing.linear_algebra import LINEAR_ALGEBRA
 from .decomposing.ordering import ORDERING
 from .decomposing.scattering import SCATTERING
@@ -51,6 +52,9 @@ def decomposed(program: ExportedProgram, known: Collection[str]) -> tuple[Export
         further: dict[Any, Callable[..., Any]] = {
             op: decomposition_table[op] for op in missing if _decomposable(op) and op not in table
         }
+        further.update(
+            (op, OTHER_LIBRARIES[str(op)]) for op in missing if str(op) in OTHER_LIBRARIES and op not in table
+        )
         if _uses_positions(program):
             further.update(WITH_POSITIONS)
         if not further:
@@ -153,6 +157,7 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     **RESIZING,
     **LINEAR_ALGEBRA,
     **FAKE_QUANTISATION,
+    **GROUPED_PRODUCTS,
     **ORDERING,
     **SCATTERING,
     **SPECIAL_FUNCTIONS,
