@@ -3,7 +3,7 @@
     python -m benchmarks.time_to_library --against ../before
     python -m benchmarks.time_to_library --against ../before --networks resnet18 --runs 3
 
-Each run starts with an empty database and the default settings, rivals included. A library counts from the
+Each run starts with an empty database and cache and the default settings, rivals included. A library counts from the
 moment at which its file is complete. The libraries of both checkouts are then timed side by side. Runs are
 kept in `outputs/benchmarks/time_to_library` until a commit changes.
 """
@@ -44,9 +44,11 @@ def timed_run(
     checkout: Path, network: str, seed: int, library: Path, overrides: Sequence[str]
 ) -> dict[str, Any]:
     """Seconds of one run until its library, the end of the search and the end of the report, and by stage."""
-    environment = dict(os.environ, PYTHONPATH=str(checkout.resolve() / ".typing"))
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as scratch:
+        # A cache of its own, so that no run finds the network of another one.
+        own = {"PYTHONPATH": str(checkout.resolve() / ".typing"), "XDG_CACHE_HOME": f"{scratch}/cache"}
+        environment = {**os.environ, **own}
         words = [f"network={network}", f"seed={seed}", f"export={library}", *overrides]
         words += [f"output={scratch}/report", f"database={scratch}/found"]
         command = [sys.executable, *tune_command(checkout), *words]
