@@ -3,9 +3,9 @@
     python -m benchmarks.time_to_library --against ../before
     python -m benchmarks.time_to_library --against ../before --networks resnet18 --runs 3
 
-Each run starts with an empty database and cache and the default settings, rivals included. A library counts from the
-moment at which its file is complete. The libraries of both checkouts are then timed side by side. Runs are
-kept in `outputs/benchmarks/time_to_library` until a commit changes.
+Each run starts with an empty database, an empty cache and the default settings, rivals included. A library
+counts from the moment at which its file is complete. The libraries of both checkouts are then timed side by
+side. Runs are kept in `outputs/benchmarks/time_to_library` until a commit changes.
 """
 
 from __future__ import annotations

@@ -56,6 +56,7 @@ def tune(
         ]
         words += [] if export is None else [f"export={export}"]
         words += ["rivals=[eager]"] if _knows_rivals(checkout) else []
+        words += ["cache=false"] if _has_cache(checkout) else []
         command = [*tune_command(checkout), *words, *overrides]
         python_in(checkout, command, cwd=Path(scratch), timeout_s=LIMIT_S)
         report = read_json(Path(scratch) / "report" / "report.json")
@@ -63,6 +64,11 @@ def tune(
     if timed and names:
         raise DisturbedError(f"{network}, seed {seed}: the timing of {', '.join(names)} was disturbed")
     return {"seed": seed, "load_before": load, **of_report(report)}
+
+
+def _has_cache(checkout: Path) -> bool:
+    """Whether a run could find a network that an earlier one converted, and so be faster."""
+    return (checkout / "compiler" / "networks" / "cached").is_dir()
 
 
 def tune_by_stock(network: str, seed: int, trials: int, library: Path) -> dict[str, Any]:
