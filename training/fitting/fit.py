@@ -21,7 +21,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from ...configuration import ConfigError
 from ...files import write_whole
 from ...progress import LINE_EVERY_S
-from ...signals import as_interrupted
+from ...signals import as_interrupted, keeps_handlers
 from .config import TrainerConfig
 from .datamodule import CostModelData
 from .module import CostModelModule
@@ -85,9 +85,13 @@ def fit(
 
 @contextmanager
 def keyboard_interrupts() -> Iterator[None]:
-    """Raises KeyboardInterrupt if Lightning was interrupted, which would end the process with status 1."""
+    """Raises KeyboardInterrupt if Lightning was interrupted, which would end the process with status 1.
+
+    Takes back Lightning's handler of SIGTERM, which it leaves behind after an error.
+    """
     try:
-        yield
+        with keeps_handlers():
+            yield
     except SystemExit as end:
         if isinstance(end.__context__, KeyboardInterrupt):
             raise as_interrupted(end.__context__) from None
