@@ -125,7 +125,7 @@ class NetworkTuner:
 
         `untuned_s` are latencies in seconds without a schedule, inf if a task does not run. None uses the
         latencies that earlier runs noted, and measures the others during the first searches. Alternatives and
-        bridges have none. `offers` are alternatives; the run gives up hopeless ones (`alternatives.HOPELESS`).
+        bridges have none. The run gives up hopeless alternatives among `offers` (`alternatives.HOPELESS`).
         """
         own = [*tasks, *offered_tasks(tasks, offers)]
         bridges = list(self._planner.further_tasks(tasks))
