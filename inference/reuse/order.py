@@ -171,13 +171,11 @@ class TreeOrder(Precedence):
     def stake_s(self, search: TaskSearch) -> float:
         """See Precedence. A task without a program counts with its expected latency, if that is known.
 
-        The latency without a schedule can be a hundred times as long. A task that reuses no program of its
-        parent, because it measures templates, does not count for the parent.
+        The latency without a schedule can be a hundred times as long.
         """
         waiting = [search]
         for known in waiting:  # grows during the iteration
-            children = self._children.get(known.task.workload_hash, [])
-            waiting += [child for child in children if self.child(child).reuses]
+            waiting += self._children.get(known.task.workload_hash, [])
         expected_s = [math.inf if math.isfinite(s.best_s) else self.expected_s(s) for s in waiting]
         return sum(
             min(seconds, one.stake_s) if math.isfinite(seconds) else one.stake_s

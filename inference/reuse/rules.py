@@ -37,11 +37,6 @@ class ChildBudget:
     heavy: ChildBudget | None = None
     """Replaces these limits for a heavy task; None keeps them."""
 
-    @property
-    def reuses(self) -> bool:
-        """Whether the child measures or searches from programs of other tasks."""
-        return bool(self.starts or self.reused)
-
 
 @dataclass(frozen=True)
 class SourceLimits:
