@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...errors import UserError
 from .importing.onnx_graph import load
+from .operator_mode import OperatorMode
 
 _ONNX_DRAWS = (
     *("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"),
@@ -26,17 +26,12 @@ class RandomNetworkError(UserError, ValueError):
     """Two evaluations of a network with equal inputs differ."""
 
 
-class DrawingOperators(TorchDispatchMode):
+class DrawingOperators(OperatorMode):
     """Context that collects the operators in it that may draw random numbers, as `aten.randn_like`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.names: dict[str, None] = {}
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """False: PyTorch would import its compiler, for seconds, to keep it away from this context."""
-        return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None

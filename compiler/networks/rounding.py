@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from .operator_mode import OperatorMode
 
 ROUNDINGS = 3
 """Evaluations of inputs that differ in their last bit, by which rounding errors are found."""
@@ -21,7 +22,7 @@ _TIED_BITS = 3
 Arrays = tuple[NDArray[Any], ...]
 
 
-class NarrowTypes(TorchDispatchMode):
+class NarrowTypes(OperatorMode):
     """Context that notes the floating types of less than 32 bits that PyTorch computes in."""
 
     def __init__(self) -> None:

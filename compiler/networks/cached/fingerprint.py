@@ -12,17 +12,17 @@ from inspect import signature
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ..importing.onnx_graph import load
 from ..loading import Network
+from ..operator_mode import OperatorMode
 from ..outputs import output_tensors
 
 
 class NoFingerprintError(ValueError):
-    """What a network computes cannot be told from one run."""
+    """One run does not show all that a network computes."""
 
 
 def fingerprint(network: Network, *, quantised: bool = False) -> str | None:
@@ -62,7 +62,7 @@ _PLAIN = (
 """Types whose text is their value."""
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(OperatorMode):
     """Context that adds operators to a hash: names, settings, and tensors.
 
     A tensor that an earlier operator made has a number. Others are weights, which are read by value. Python
@@ -76,11 +76,6 @@ class _Recorder(TorchDispatchMode):
         self._of_inputs = WeakTensorKeyDictionary()
         self._next = 0
         self._any_of_inputs = False
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """False: see `DrawingOperators`."""
-        return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None

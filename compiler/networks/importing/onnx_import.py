@@ -52,7 +52,7 @@ def input_signature(path: Path) -> list[tuple[str, list[int | None], str]]:
 
 
 def _not_real(value: Any, onnx: Any) -> str:
-    """What a value is if it is no tensor of real numbers, else ""."""
+    """Kind of a value that is not a tensor of real numbers; "" for such a tensor."""
     kind = value.type.WhichOneof("value") or "tensor_type"
     element = value.type.tensor_type.elem_type
     if kind != "tensor_type":

@@ -52,9 +52,7 @@ def without_control_flow(model: Any) -> Any:
                 nodes += [] if constants else [node]
                 continue
             replaced += 1
-            for name, output in zip(names, node.output, strict=False):
-                if output:
-                    graph("Identity", name, output=output)
+            graph.returns(names, node.output)
             nodes.extend(graph.nodes)
             model.graph.initializer.extend(graph.constants)
         if not replaced:

@@ -31,6 +31,12 @@ class Graph:
         self.nodes.append(self._helper.make_node(operator, list(inputs), [name], label, **attributes))
         return name
 
+    def returns(self, names: Sequence[str], outputs: Sequence[str]) -> None:
+        """Gives results the names of the outputs of the replaced node; an unused output has none."""
+        for name, output in zip(names, outputs, strict=False):
+            if output:
+                self("Identity", name, output=output)
+
     def several(self, operator: str, inputs: Sequence[str], count: int, **attributes: Any) -> list[str]:
         """Adds a node with several outputs."""
         names = [self.fresh() for _ in range(count)]

@@ -54,9 +54,7 @@ def _round(model: Any, rewrites: Mapping[str, Rewrite], number: int) -> Any:
             nodes.append(proto)
             continue
         replaced += 1
-        for name, output in zip(names, proto.output, strict=False):
-            if output:
-                graph("Identity", name, output=output)
+        graph.returns(names, proto.output)
         nodes.extend(graph.nodes)
         model.graph.initializer.extend(graph.constants)
     if not replaced:
