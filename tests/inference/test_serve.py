@@ -50,12 +50,16 @@ class Machine:
     """Processes with one folder for their socket."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "sets_a_variable.py").write_text("import os\nos.environ['TVM_OF_IMPORT'] = '1'\n")
+        # Not where processes start: Python would take the socket's folder `foretune` there for the package.
+        self.sockets = folder / "sockets"
+        self.folder = folder / "here"
+        for made in (self.sockets, self.folder):
+            made.mkdir()
+        (self.folder / "sets_a_variable.py").write_text("import os\nos.environ['TVM_OF_IMPORT'] = '1'\n")
         inherited = {
             name: value for name, value in os.environ.items() if name != SERVED
         }  # a benchmark sets it
-        self.environment = inherited | {"XDG_RUNTIME_DIR": str(folder), "ASKED": "yes"}
+        self.environment = inherited | {"XDG_RUNTIME_DIR": str(self.sockets), "ASKED": "yes"}
 
     def server(self, idle_s: float = 60.0) -> subprocess.Popen[str]:
         """A process that serves, or has ended because it cannot."""
@@ -159,7 +163,7 @@ def test_a_server_waits_for_its_commands_until_the_second_signal(machine, server
     assert server.wait(20) == 0 and is_gone(process)
     command.communicate(timeout=20)
     assert command.returncode == LOST
-    assert not (machine.folder / "foretune" / "serve").exists()
+    assert not (machine.sockets / "foretune" / "serve").exists()
 
 
 def test_a_command_with_other_variables_or_code_runs_by_itself(machine, server):
@@ -187,7 +191,7 @@ def test_what_is_no_command_is_refused(machine, server):
     import socket
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.connect(str(machine.folder / "foretune" / "serve"))
+        connection.connect(str(machine.sockets / "foretune" / "serve"))
         connection.send(b"{")
         assert connection.recv(100) == b"refused did not understand the command"
     assert machine.command("version").communicate()[0] == f"foretune {__version__}\n"
@@ -204,14 +208,14 @@ def test_one_server_of_a_user_ends_when_it_is_idle(machine):
 
 
 def test_a_folder_that_others_may_enter_is_refused(machine):
-    (machine.folder / "foretune").mkdir(mode=0o755)
+    (machine.sockets / "foretune").mkdir(mode=0o755)
     process = machine.server()
     _, errors = process.communicate()
-    assert process.returncode == 2 and f"chmod 700 {machine.folder / 'foretune'}" in errors
+    assert process.returncode == 2 and f"chmod 700 {machine.sockets / 'foretune'}" in errors
 
 
 def test_a_socket_whose_path_is_too_long_is_told(machine):
-    machine.environment["XDG_RUNTIME_DIR"] = str(machine.folder / ("long" * 40))
+    machine.environment["XDG_RUNTIME_DIR"] = str(machine.sockets / ("long" * 40))
     _, errors = machine.server().communicate()
     assert (
         errors.startswith("error: ")
