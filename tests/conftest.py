@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Takes the millions of objects of imported modules and collected tests out of later garbage collections."""
+    """Takes what was imported and collected, millions of objects, out of all later garbage collections."""
     gc.collect()
     gc.freeze()
 
