@@ -127,6 +127,16 @@ def quick_torch() -> None:
         registry._materialize_cpp_cia_ops = functools.cache(registry._materialize_cpp_cia_ops)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def contestants_share_imports() -> None:
+    """Forks the contestants of a comparison from a process with their imports, which take most of a short run.
+
+    Tests of `deploy.comparison`, and runs of commands in processes of their own, start them as users do.
+    """
+    if (runners := sys.modules.get("foretune.inference.deploy.runners")) is not None:
+        runners.SHARES_IMPORTS = True
+
+
 @pytest.fixture(autouse=True)
 def own_folder(guard: CheckoutGuard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Starts each test in its `tmp_path`, and fails the one that touches the checkout."""
