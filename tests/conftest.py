@@ -49,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Python may keep compiled files, as tests start many processes that import the same modules.
     """
+    gc.disable()  # until all is collected
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if hasattr(config, "workerinput"):
@@ -78,6 +79,7 @@ def pytest_collection_finish() -> None:
     """Takes what was imported and collected, millions of objects, out of all later garbage collections."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 _NEAREST_FRAMES = 5
@@ -129,7 +131,7 @@ def quick_torch() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def contestants_share_imports() -> None:
-    """Forks the contestants of a comparison from a process with their imports, which take most of a short run.
+    """Forks contestants from a process that has their imports, which take most of a short run.
 
     Tests of `deploy.comparison`, and runs of commands in processes of their own, start them as users do.
     """
@@ -169,9 +171,16 @@ def signal_handlers_stay() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedGpu]:
+def cuda_libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the emulation of CUDA has compiled, shared by the workers of a run."""
+    folder = tmp_path_factory.getbasetemp()
+    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "cuda_libraries"
+
+
+@pytest.fixture(scope="session")
+def gpu(cuda_libraries: Path) -> Iterator[EmulatedGpu]:
     """Emulated GPU for all tests of a run; its process starts at the first use."""
     if reason := unavailable_reason():
         pytest.skip(reason)
-    with EmulatedGpu(tmp_path_factory.mktemp("cuda_emulation")) as emulated:
+    with EmulatedGpu(cuda_libraries) as emulated:
         yield emulated
