@@ -47,11 +47,13 @@ _OF_THE_USER = (
 def pytest_configure(config: pytest.Config) -> None:
     """Gives the run a home of its own, before anything is imported; workers of xdist inherit it.
 
-    Python may keep compiled files, as tests start many processes that import the same modules.
+    Python may keep compiled files, as tests start many processes that import the same modules. Threads of
+    OpenMP sleep while they wait: on cores with other work, small trainings took twenty times as long.
     """
     gc.disable()  # until all is collected
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["OMP_WAIT_POLICY"] = "passive"
     if hasattr(config, "workerinput"):
         return
     home = tempfile.TemporaryDirectory(prefix="foretune-tests-")
