@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import os
 import signal
@@ -29,7 +30,7 @@ settings.register_profile("explore", derandomize=False, deadline=None, print_blo
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "repeatable")
 
 
-# Hydra reads some fifty files for a command; libyaml does it in a fifth of the time.
+# Hydra reads some fifty files to compose settings; libyaml does it in a fifth of the time.
 yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _OF_THE_USER = (
@@ -46,10 +47,13 @@ _OF_THE_USER = (
 def pytest_configure(config: pytest.Config) -> None:
     """Gives the run a home of its own, before anything is imported; workers of xdist inherit it.
 
-    Python may keep compiled files, as tests start many processes that import the same modules.
+    Python may keep compiled files, as tests start many processes that import the same modules. Threads of
+    OpenMP sleep while they wait: on cores with other work, small trainings took twenty times as long.
     """
+    gc.disable()  # until all is collected
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["OMP_WAIT_POLICY"] = "passive"
     if hasattr(config, "workerinput"):
         return
     home = tempfile.TemporaryDirectory(prefix="foretune-tests-")
@@ -71,6 +75,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Starts with the files of slow tests, so that none is left for the end of a parallel run."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """Takes what was imported and collected, millions of objects, out of all later garbage collections."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 _NEAREST_FRAMES = 5
@@ -120,6 +131,16 @@ def quick_torch() -> None:
         registry._materialize_cpp_cia_ops = functools.cache(registry._materialize_cpp_cia_ops)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def contestants_share_imports() -> None:
+    """Forks contestants from a process that has their imports, which take most of a short run.
+
+    Tests of `deploy.comparison`, and runs of commands in processes of their own, start them as users do.
+    """
+    if (runners := sys.modules.get("foretune.inference.deploy.runners")) is not None:
+        runners.SHARES_IMPORTS = True
+
+
 @pytest.fixture(autouse=True)
 def own_folder(guard: CheckoutGuard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Starts each test in its `tmp_path`, and fails the one that touches the checkout."""
@@ -152,9 +173,16 @@ def signal_handlers_stay() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedGpu]:
+def cuda_libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the emulation of CUDA has compiled, shared by the workers of a run."""
+    folder = tmp_path_factory.getbasetemp()
+    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "cuda_libraries"
+
+
+@pytest.fixture(scope="session")
+def gpu(cuda_libraries: Path) -> Iterator[EmulatedGpu]:
     """Emulated GPU for all tests of a run; its process starts at the first use."""
     if reason := unavailable_reason():
         pytest.skip(reason)
-    with EmulatedGpu(tmp_path_factory.mktemp("cuda_emulation")) as emulated:
+    with EmulatedGpu(cuda_libraries) as emulated:
         yield emulated

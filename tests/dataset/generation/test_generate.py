@@ -3,9 +3,9 @@
 Runs with real workers test the measurement. Runs with a fake executor test the handling of given outcomes.
 """
 
-import contextlib
 import io
 import math
+import os
 import re
 import shutil
 import signal
@@ -54,6 +54,8 @@ from rich.console import Console
 from support.fake_executor import HARDWARE, FakeExecutor
 from support.in_this_process import features_in_this_process
 from tvm.s_tir import meta_schedule as ms
+
+from benchmarks.forked_commands import ForkedCommands
 
 TASKS = {"sampler": "uniform", "operators": {"dense": 1.0}, "max_flops": 2e6}
 QUICK = MeasureConfig(repeats=2, groups=1, build_timeout_s=60.0, run_timeout_s=60.0)
@@ -230,7 +232,7 @@ def launch():
     """Start foretune generate in its own process, which ends with the test."""
     started = []
 
-    def start(folder, *overrides):
+    def start(folder):
         words = [
             f"dataset={folder}",
             "tasks=3",
@@ -246,38 +248,31 @@ def launch():
             "task_sampling.sampler=uniform",
             "task_sampling.operators={dense: 1.0}",
             "task_sampling.max_flops=2e6",
-            *overrides,
         ]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "foretune", "generate", *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=folder.parent,
-        )
-        started.append(process)
-        return process
+        started.append(commands.start(folder.parent, "generate", *words))
+        return started[-1]
 
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+    with ForkedCommands(["foretune.dataset.generate"]) as commands:
+        yield start
+        for process in started:
+            if process.wait(0) is None:
+                os.kill(process.pid, signal.SIGKILL)
 
 
 def wait_for_records(process, folder, shards=2):
     for _ in range(2000):
         if len(list(folder.glob("records-*.parquet"))) >= shards:
             return
-        assert process.poll() is None, process.stdout.read().decode()
-        time.sleep(0.1)
+        assert process.wait(0.1) is None, process.output + process.errors
     pytest.fail("no records within 200 s")
 
 
 def output_after_interrupt(process):
     """Interrupt repeatedly, as TVM's solver swallows interrupts while it works."""
     for _ in range(3):
-        process.send_signal(signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.communicate(timeout=40)[0].decode()
+        os.kill(process.pid, signal.SIGINT)
+        if process.wait(40) is not None:
+            return process.output + process.errors
     raise AssertionError("three interrupts changed nothing")
 
 
@@ -289,8 +284,8 @@ def test_a_killed_run_loses_only_the_batch_in_flight_and_leaves_no_workers(launc
     workers = subprocess.run(
         ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=False
     ).stdout.split()
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait(30) == -signal.SIGKILL
     store = RecordStore(folder)
     kept = store.records()
     assert len(kept) >= 8
@@ -302,7 +297,7 @@ def test_a_killed_run_loses_only_the_batch_in_flight_and_leaves_no_workers(launc
     process = launch(folder)
     wait_for_records(process, folder, shards=len(list(folder.glob("records-*.parquet"))) + 1)
     output = output_after_interrupt(process)
-    assert process.returncode == 130, output
+    assert process.status == 130, output
     assert "interrupted: stopping after" in output and "run the same command again" in output
     records = RecordStore(folder).records()
     assert {record.key for record in kept} < {record.key for record in records}
