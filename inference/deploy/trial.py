@@ -108,7 +108,7 @@ class Trial:
         """Prepares the trial.
 
         `elapsed_s` returns seconds since the start; `predicted` has schedules of unmeasured tasks, `objects`
-        the object files of measured programs.
+        the object files of programs.
         """
         self.config = config
         self.console = console
@@ -143,7 +143,7 @@ class Trial:
     def _untuned_form(self, tuned: Tuned) -> CompiledForm:
         with self.watch.stage("compile untuned"), self.console.status("compiling the untuned network"):
             began = time.perf_counter()
-            untuned = compile_network(tuned.lowered.relax_mod, tuned.target)
+            untuned = compile_network(tuned.lowered.relax_mod, tuned.target, kept=self.objects)
             ready_s = tuned.lowered.lowering_s + time.perf_counter() - began
             return CompiledForm(UNTUNED, untuned, ready_s)
 
@@ -174,7 +174,7 @@ class Trial:
         """
         check = tuned.original.check(compiled)
         if not check.agrees and compiled.linked.symbols:
-            self.objects.clear()  # so that only a schedule can be wrong
+            self.objects.distrust()  # so that only a schedule can be wrong
             compiled = self.compiled(tuned)
             check = tuned.original.check(compiled)
         reasons = dict.fromkeys(compiled.unbuildable, NOT_BUILT)
