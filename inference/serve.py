@@ -26,6 +26,7 @@ from omegaconf import DictConfig
 
 from ..compiler.host.locks import LockedError, locked
 from ..compiler.host.tied import tie_by_kernel
+from ..compiler.host.warm import Lender
 from ..configuration import ConfigError, check_least, from_hydra
 from ..errors import UserError, exits_cleanly
 from ..handover import ENDED, MESSAGE_BYTES, REFUSED, SERVED, STARTED, peer_user, process_key, socket_path
@@ -113,6 +114,8 @@ class Server:
             end.setblocking(False)
         self._wake = wake
         self._selector.register(self._woken, selectors.EVENT_READ, self._report_ended)
+        self._lender = Lender()
+        self._selector.register(self._lender, selectors.EVENT_READ, lambda lender: lender.answer())
         signal.set_wakeup_fd(wake.fileno())
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         for number in ENDING:
@@ -181,6 +184,7 @@ class Server:
             for standard, descriptor in enumerate(descriptors):
                 os.dup2(descriptor, standard)
                 os.close(descriptor)
+            self._lender.lend()
             return Handed(**request)
         for descriptor in descriptors:
             os.close(descriptor)
