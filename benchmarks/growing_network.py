@@ -46,7 +46,9 @@ class Layer:
         """Whether the layer has few products and weights."""
         weights = self.out_channels * (shape[0] // self.groups) * self.kernel[0] * self.kernel[1]
         _, height, width = self.output(shape)
-        return min(height, width) > 0 and weights <= MOST_WEIGHTS and weights * height * width <= MOST_PRODUCTS
+        return (
+            min(height, width) > 0 and weights <= MOST_WEIGHTS and weights * height * width <= MOST_PRODUCTS
+        )
 
 
 def zoo_layers() -> dict[Shape, list[Layer]]:

@@ -91,7 +91,12 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argument_parser(__name__)
     add = parser.add_argument
     add("--layers", nargs="+", type=int, default=LAYERS, help="numbers of layers (%(default)s)")
-    add("--deep", type=int, default=DEEP, help="layers of the network for the memory, 0 for none (%(default)s)")
+    add(
+        "--deep",
+        type=int,
+        default=DEEP,
+        help="layers of the last network, 0 for none (%(default)s)",
+    )
     add("--seed", type=int, default=0, help="of the networks (%(default)s)")
     add("overrides", nargs="*", metavar="OVERRIDE", help="for foretune tune, after a --")
     return parser.parse_args(words)

@@ -113,14 +113,13 @@ class Server:
         for end in (wake, self._woken):
             end.setblocking(False)
         self._wake = wake
-        self._selector.register(self._woken, selectors.EVENT_READ, self._report_ended)
+        self._selector.register(self._woken, selectors.EVENT_READ, self._hear)
         self._lender = Lender()
         self._selector.register(self._lender, selectors.EVENT_READ, lambda lender: lender.answer())
         signal.set_wakeup_fd(wake.fileno())
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        for number in ENDING:
+        for number in (signal.SIGCHLD, *ENDING):  # `_hear` reads their numbers
             if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, lambda number, frame: self._end())
+                signal.signal(number, lambda number, frame: None)
 
     def serve(self) -> Handed | None:
         """Serves until a signal or the idle time; in the process of a command, returns the command.
@@ -207,8 +206,14 @@ class Server:
             os.kill(pid, signal.SIGKILL)
             self._selector.unregister(connection)
 
-    def _report_ended(self, woken: socket.socket) -> None:
-        woken.recv(4096)
+    def _hear(self, woken: socket.socket) -> None:
+        """Handles the signals that arrived."""
+        for number in woken.recv(4096):
+            if number in ENDING:
+                self._end()
+        self._report_ended()
+
+    def _report_ended(self) -> None:
         for connection, pid in [*self._commands.items()]:
             found, status = os.waitpid(pid, os.WNOHANG)
             if found:

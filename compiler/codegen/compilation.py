@@ -33,8 +33,8 @@ from .passes import improve_code
 HOST = Target("llvm")
 """CPU of this process, for programs whose speed does not matter."""
 
-# Programs need no checks of their arguments, as `Bench` makes the arguments. LLVM takes 50 ms to compile them, a seventh
-# of the compile time of a typical program.
+# Programs need no checks of their arguments, as `Bench` makes the arguments. LLVM takes 50 ms to compile them,
+# a seventh of the compile time of a typical program.
 _UNCHECKED = {"tirx.disable_assert": True}
 
 
@@ -66,8 +66,9 @@ def entries(mod: tvm.IRModule, checked: bool) -> tuple[tvm.IRModule, dict[str, A
 def compile_module(mod: tvm.IRModule, target: Target, *, checked: bool = False) -> Any:
     """Compile a scheduled module to TVM's executable, with what `improve_code` adds.
 
-    With `checked`, code for a CPU checks its arguments. Raises WrongCopyError for a program that TVM would compile to wrong code, and NoKernelError for one of a
-    GPU without a kernel, as unscheduled ones are: a CPU that reads the GPU's memory loses its process.
+    With `checked`, code for a CPU checks its arguments. Raises WrongCopyError for a program that TVM would
+    compile to wrong code, and NoKernelError for one of a GPU without a kernel, as unscheduled ones are: a CPU
+    that reads the GPU's memory loses its process.
     """
     improve_code()
     if is_cpu(target):

@@ -97,9 +97,7 @@ class ObjectFiles:
         self._found.clear()
         self._trusted = False
 
-    def linked_into(
-        self, mod: tvm.IRModule, target: Target, names: Collection[str] | None = None
-    ) -> Linked:
+    def linked_into(self, mod: tvm.IRModule, target: Target, names: Collection[str] | None = None) -> Linked:
         """Functions of a network, by default all, that are linked; each gets an object file if it has none.
 
         Functions that `marked_internal` did not mark check their arguments. Empty if this machine does not

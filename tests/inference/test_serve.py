@@ -158,7 +158,9 @@ def test_a_command_ends_with_a_killed_owner_and_with_a_killed_server(machine, se
 
 
 def test_commands_share_the_imports_of_their_worker_processes(machine, server):
-    tells = "import os, sys\nif __name__ == '__main__':\n    os.write(int(sys.argv[1]), b'%d' % os.getppid())\n"
+    tells = (
+        "import os, sys\nif __name__ == '__main__':\n    os.write(int(sys.argv[1]), b'%d' % os.getppid())\n"
+    )
     (machine.folder / "tells_its_parent.py").write_text(tells)
     told = [machine.command("fork").communicate() for _ in range(2)]
     assert told[0] == told[1] and told[0][0].endswith(" 0\n") and not told[0][1]
