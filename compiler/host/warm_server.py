@@ -59,9 +59,9 @@ def serve(connection: socket.socket, module: str, idle_s: float | None = IDLE_S)
     while True:
         owned = {channel: pid for pid, channel in children.items() if pid not in orphans}
         ready, _, _ = select.select([connection, woken, *owned], [], [], idle_s)
-        for channel in set(ready).intersection(owned):  # the owner sends nothing, so it is gone
-            orphans.add(owned[channel])
-            _kill(owned[channel])
+        for owner in set(ready).intersection(owned):  # it sends nothing, so it is gone
+            orphans.add(owned[owner])
+            _kill(owned[owner])
         if woken in ready:
             woken.recv(4096)
             _report_ended(children)

@@ -179,7 +179,7 @@ def compile_network(
     Raises NetworkBuildError.
     """
     improve_code()
-    hashes = _workload_hashes(relax_mod)
+    hashes = workload_hashes(relax_mod)
     scheduled_mod = _with_schedules(relax_mod, target, database, hashes, unscheduled)
     tasks = task_names(relax_mod)
     names = list(tasks.values())
@@ -293,8 +293,8 @@ def _builds(name: str, func: tvm.tirx.PrimFunc, target: Target) -> bool:
     return True
 
 
-def _workload_hashes(mod: tvm.IRModule) -> dict[str, str]:
-    """Workload hash of each TIR function."""
+def workload_hashes(mod: tvm.IRModule) -> dict[str, str]:
+    """Workload hash of each TIR function by its name."""
     return {
         var.name_hint: workload_hash(as_task_module(func))
         for var, func in mod.functions_items()

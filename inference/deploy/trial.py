@@ -39,7 +39,7 @@ from ..run.result import (
 from ..run.written_library import WrittenLibrary
 from .agreement import measure_agreement
 from .comparison import Comparison, CompiledForm
-from .compile import CompiledNetwork, compile_network
+from .compile import CompiledNetwork, compile_network, workload_hashes
 from .fresh_process import FreshProcessError, time_in_fresh_process
 from .original import Original
 from .outputs import OutputCheck
@@ -151,7 +151,8 @@ class Trial:
         """The network, with plain loops for the workloads in `without`."""
         # The database may hold slower schedules for tasks without a latency from earlier runs.
         unscheduled = {*without, *_without_latency(tuned.results)}
-        tasks = [task.workload_hash for task in tuned.results]
+        called = {*workload_hashes(tuned.relax_mod).values()}  # without alternatives that are not taken
+        tasks = [task.workload_hash for task in tuned.results if task.workload_hash in called]
         schedules = tuned.database.best_schedules(tasks)
         if self.predicted is not None:
             schedules = self.predicted.behind(schedules, tasks)
