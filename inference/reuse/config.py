@@ -25,6 +25,7 @@ class AutoConfig:
     starts: int | None = None
     depthwise_rounds: int = 1
     templates_alone: bool = True
+    templates_first: bool = True
     least_gain: float = 0.0
     heavy_share: float = 0.1
 
