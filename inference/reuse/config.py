@@ -25,8 +25,8 @@ class AutoConfig:
     starts: int | None = None
     depthwise_rounds: int = 1
     templates_alone: bool = True
-    templates_first: bool = True
     least_gain: float = 0.0
+    templates_first: bool = True
     heavy_share: float = 0.1
 
     def __post_init__(self) -> None:

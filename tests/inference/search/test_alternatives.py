@@ -234,22 +234,22 @@ def test_a_task_waits_for_its_alternative() -> None:
     assert ready("a", "b", "a4")[0] == ["a", "b", "a4"]
 
 
-def two_ways(higher: float, lower: float = 1.28) -> tuple[TaskSearch, TaskSearch, TaskSearch, Contests]:
-    """A call and its alternatives `better` and `worse`, of these expected gains."""
+def two_ways(higher: float, lower: float = 1.28) -> tuple[TaskSearch, TaskSearch, Contests]:
+    """Two alternatives to a call, with these expected gains."""
     gains = (OTHER, higher), (FURTHER, lower)
     offers = [replace(offer(task.name, (DIRECT,), (task,), DIRECT.weight), gain=gain) for task, gain in gains]
     direct, better, worse = (
         TaskSearch(task, SearchLoop(StopConfig(), 0, own_surrogate()), untuned_s=9.0)
         for task in (DIRECT, *(one.tasks[0] for one in offers))
     )
-    return direct, better, worse, Contests(offers, [direct, better, worse])
+    return better, worse, Contests(offers, [direct, better, worse])
 
 
 @pytest.mark.parametrize(("higher", "lower", "waits"), [(1.6, 1.28, True), (1.59, 1.28, False)], ids=str)
 def test_of_two_alternatives_the_clearly_better_one_is_measured_first(
     higher: float, lower: float, waits: bool
 ) -> None:
-    direct, better, worse, contests = two_ways(higher, lower)  # 1.6 / 1.28 is 1.25
+    better, worse, contests = two_ways(higher, lower)  # 1.6 / 1.28 is 1.25
     planner = Asked()
     contests.next_round(planner, [better, worse], [])
     assert planner.asked[0] == ([better] if waits else [better, worse])
@@ -261,7 +261,7 @@ def test_of_two_alternatives_the_clearly_better_one_is_measured_first(
 
 
 def test_an_alternative_is_measured_if_the_clearly_better_one_fails() -> None:
-    _, better, worse, contests = two_ways(2.0)
+    better, worse, contests = two_ways(2.0)
     better.flight.busy = True
     planner = Asked()
     contests.next_round(planner, [worse], [])

@@ -31,9 +31,7 @@ def test_tasks_do_not_share_unless_they_are_told_to():
 def test_candidates_without_an_embedding_teach_nothing():
     surrogate = own_surrogate()
     surrogate.learn([Candidate("a template", 0.0)], [1e-3])
-    left = [
-        Candidate(str(score), score, np.array([score, 0.0], np.float32)) for score in (0.2, 0.9, 0.5)
-    ]
+    left = [Candidate(str(score), score, np.array([score, 0.0], np.float32)) for score in (0.2, 0.9, 0.5)]
     rows, gain = surrogate.best_batch(left, 1)
     assert (rows.tolist(), gain) == ([1], 1.0)  # the best prediction; nothing tells how much it saves
     surrogate.learn([left[1]], [1e-3])
