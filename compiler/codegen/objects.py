@@ -105,7 +105,8 @@ class ObjectFiles:
         """
         if not self._trusted or get_cc() is None or platform.system() != "Linux" or not runs_here(target):
             return NOTHING_LINKED
-        symbols, objects = {}, {}
+        symbols: dict[str, str] = {}
+        objects: dict[str, bytes] = {}
         for var, func in mod.functions_items():
             name = var.name_hint
             if isinstance(func, tirx.PrimFunc) and (names is None or name in names):
