@@ -61,7 +61,8 @@ class FileCache:
 
         A file over half of `most_bytes` is not written.
         """
-        kept, left_bytes = {}, self.most_bytes
+        kept: dict[str, Sequence[bytes]] = {}
+        left_bytes = self.most_bytes
         for key, parts in files.items():
             if (size := _size(parts)) <= min(left_bytes, self.most_bytes // 2):
                 kept[key], left_bytes = parts, left_bytes - size
