@@ -2,7 +2,7 @@
 
 The symbol of a program is a hash of its code and target. A network finds the object of a function by this
 symbol, so that it never links the object of another function. Objects come from measurements, from the user's
-cache folder, or from a compilation of their own, and a run leaves those that its networks have in the cache.
+cache folder, or from a compilation of their own. A run leaves the objects of its networks in that folder.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ class ObjectFiles:
         """
         if not self._trusted or get_cc() is None or platform.system() != "Linux" or not runs_here(target):
             return NOTHING_LINKED
-        symbols, objects = {}, {}
+        symbols: dict[str, str] = {}
+        objects: dict[str, bytes] = {}
         for var, func in mod.functions_items():
             name = var.name_hint
             if isinstance(func, tirx.PrimFunc) and (names is None or name in names):

@@ -1,7 +1,7 @@
 """Files of one kind in the user's cache folder, which any run may read, write, remove or damage.
 
 A file begins with a hash of its name and content. A file that is damaged, or that has another file's name, is
-as good as none. Processes write beside the file and rename, so that no reader meets half a file.
+ignored. Processes write a file of another name and rename it, so that no reader meets half a file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class FileCache:
     name: str
     """Name of the folder in the cache folder, and suffix of its files."""
     most_bytes: int
-    """Size of all files together; those that were used last stay."""
+    """Size of all files together; the files used last stay."""
 
     @property
     def folder(self) -> Path:
@@ -61,10 +61,14 @@ class FileCache:
 
         A file over half of `most_bytes` is not written.
         """
-        kept = {key: parts for key, parts in files.items() if _size(parts) <= self.most_bytes // 2}
-        with suppress(OSError):  # what is missing is made again
+        kept: dict[str, Sequence[bytes]] = {}
+        left_bytes = self.most_bytes
+        for key, parts in files.items():
+            if (size := _size(parts)) <= min(left_bytes, self.most_bytes // 2):
+                kept[key], left_bytes = parts, left_bytes - size
+        with suppress(OSError):  # missing files are made again
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._make_room(self.most_bytes - sum(map(_size, kept.values())))
+            self._make_room(left_bytes)
             for key, parts in kept.items():
                 self._write(key, parts)
 

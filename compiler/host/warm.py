@@ -222,7 +222,7 @@ class Lender:
         return self._ours.fileno()
 
     def answer(self) -> None:
-        """Answers a fork, after starting the server if there is none of this kind."""
+        """Answers a fork, after starting the first server of this kind."""
         message, descriptors, _, _ = socket.recv_fds(self._ours, MESSAGE_BYTES, 1)
         with socket.socket(fileno=descriptors[0]) as fork, suppress(OSError):
             module, without, environment, path = json.loads(message)

@@ -57,6 +57,7 @@ def serve(connection: socket.socket, module: str, idle_s: float | None = IDLE_S)
     children: dict[int, socket.socket] = {}
     orphans: set[int] = set()
     while True:
+        orphans.intersection_update(children)  # the system may use the id of an ended one again
         owned = {channel: pid for pid, channel in children.items() if pid not in orphans}
         ready, _, _ = select.select([connection, woken, *owned], [], [], idle_s)
         for owner in set(ready).intersection(owned):  # it sends nothing, so it is gone

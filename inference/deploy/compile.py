@@ -175,8 +175,7 @@ def compile_network(
     baseline. MetaSchedule's database ignores the target, so pass a database that was filled for `target`
     alone. Tasks with a workload hash in `unscheduled` run without a schedule, whatever the database holds.
     So do tasks with a schedule that does not build. Tasks in `plain` that have no schedule then get a plain
-    one (`plain_schedules`), on a CPU. Functions that run tasks are linked from object files in `kept`.
-    Raises NetworkBuildError.
+    one (`plain_schedules`), on a CPU. Tasks are linked from files in `kept`. Raises NetworkBuildError.
     """
     improve_code()
     hashes = workload_hashes(relax_mod)

@@ -1,4 +1,4 @@
-"""Files of the cache: whole ones of this user come back, and those that were used last stay."""
+"""Files of the cache: whole ones of this user come back, and the files used last stay."""
 
 from __future__ import annotations
 
@@ -87,6 +87,8 @@ def test_those_that_were_used_last_stay(folder):
     assert names(folder) == ["a", "b", "d", "e", "f"]
     CACHE.store({"g": [bytes(436)]})
     assert len(names(folder)) == 3 and "g" in names(folder)
+    CACHE.store({name: [bytes(336)] for name in "hij"})  # 1200 bytes together
+    assert names(folder) == ["h", "i"]
 
 
 def test_the_rest_of_a_killed_process_makes_room(folder):
