@@ -276,7 +276,7 @@ def test_hydra_prints_the_composed_settings(capsys):
         ("dataset inspect", "dataset is missing: give it, as in dataset=VALUE"),
         ("dataset inspect +folder=a", "unknown option folder"),
         ("dataset merge a into=b +skip_damage=true", "did you mean skip_damaged?"),
-        ("dataset verify a replay=all", "replay: Value 'all' of type 'str' could not be converted"),
+        ("dataset verify a replay=all", "replay=all: must be a whole number"),
         ("dataset hardware ~names", "'names' does not exist"),
         ("dataset hardware gtx9999", "'gtx9999'"),
     ],
