@@ -108,9 +108,9 @@ def test_a_killed_benchmark_leaves_no_disk_mounted(tmp_path):
 @pytest.mark.timeout(900)
 def test_ten_faults_of_a_training_lose_nothing_and_leave_nothing(tmp_path, monkeypatch):
     train = SUBJECTS["train"]
-    shorter = tuple(word.replace("max_epochs=20", "max_epochs=10") for word in train.words)
-    assert shorter != train.words
-    monkeypatch.setitem(SUBJECTS, "train", replace(train, words=shorter, preparation=(shorter,)))
+    shorter = [word.replace("max_epochs=20", "max_epochs=10") for word in train.words]
+    assert shorter != list(train.words)
+    monkeypatch.setitem(SUBJECTS, "train", replace(train, words=shorter, preparation=[shorter]))
     kinds = [kind for kind in KINDS if kind != KILL_CHILD]
     words = ["--faults", "10", "--commands", "train", "--kinds", *kinds, "--runs-in", str(tmp_path / "runs")]
     arguments = command.arguments_of([*words, "--dataset", str(ROOT / "data/cpu")])
