@@ -33,8 +33,8 @@ from .passes import improve_code
 HOST = Target("llvm")
 """CPU of this process, for programs whose speed does not matter."""
 
-# Programs need no checks of their arguments, as `Bench` makes these. LLVM takes 50 ms to compile the checks, a
-# seventh of the compile time of a typical program.
+# Programs need no checks of their arguments, as `Bench` makes these. LLVM takes 50 ms to compile the checks,
+# a seventh of the compile time of a typical program.
 _UNCHECKED = {"tirx.disable_assert": True}
 
 
