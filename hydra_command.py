@@ -135,14 +135,14 @@ def _given_to_hydra(words: Sequence[str]) -> Iterator[Callable[[], None]]:
 
     def end() -> None:
         sys.argv = arguments
-        yaml.SafeLoader, Hydra.get_mode = loader, mode  # type: ignore[misc, method-assign]
+        yaml.SafeLoader, Hydra.get_mode = loader, mode  # type: ignore[method-assign]
         os.environ.pop(FULL_ERROR, None)
         if full_error is not None:
             os.environ[FULL_ERROR] = full_error
 
     sys.argv = ["foretune", *words]  # the name that shells complete
     os.environ[FULL_ERROR] = "1"
-    yaml.SafeLoader = getattr(yaml, "CSafeLoader", loader)  # type: ignore[misc]
+    yaml.SafeLoader = getattr(yaml, "CSafeLoader", loader)
     if not any("hydra.mode" in word for word in words):
         Hydra.get_mode = lambda *_, **__: None  # type: ignore[method-assign]
     try:

@@ -132,6 +132,13 @@ def quick_torch() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def quick_builders() -> None:
+    """Leaves out MetaSchedule's check of a new builder, which starts a process for it alone."""
+    if (module := sys.modules.get("tvm.s_tir.meta_schedule.builder.local_builder")) is not None:
+        module.LocalBuilder._cls._sanity_check = lambda _: None
+
+
+@pytest.fixture(scope="session", autouse=True)
 def contestants_share_imports() -> None:
     """Forks contestants from a process that has their imports, which take most of a short run.
 

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from support.paths import ROOT
@@ -107,10 +106,6 @@ def test_a_killed_benchmark_leaves_no_disk_mounted(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_ten_faults_of_a_training_lose_nothing_and_leave_nothing(tmp_path, monkeypatch):
-    train = SUBJECTS["train"]
-    shorter = [word.replace("max_epochs=20", "max_epochs=10") for word in train.words]
-    assert shorter != list(train.words)
-    monkeypatch.setitem(SUBJECTS, "train", replace(train, words=shorter, preparation=[shorter]))
     kinds = [kind for kind in KINDS if kind != KILL_CHILD]
     words = ["--faults", "10", "--commands", "train", "--kinds", *kinds, "--runs-in", str(tmp_path / "runs")]
     arguments = command.arguments_of([*words, "--dataset", str(ROOT / "data/cpu")])

@@ -334,6 +334,7 @@ def test_stock_tune_tir_takes_the_model_without_a_checkpoint(tmp_path, monkeypat
         strategy=ms.search_strategy.EvolutionarySearch(population_size=8, init_min_unmeasured=2),
         builder=DummyBuilder(),
         runner=DummyRunner(),
+        measure_callbacks=[ms.measure_callback.AddToDatabase(), ms.measure_callback.UpdateCostModel()],
         seed=1,
     )
     assert database.query_tuning_record(TASK.mod, TARGET, "main") is not None
