@@ -73,8 +73,9 @@ class SessionResources:
 class Session(Protocol):
     """Search of one task."""
 
-    known: KnownCandidates
-    """Proposed and measured candidates, with the live programs of the unmeasured ones."""
+    @property
+    def known(self) -> KnownCandidates:
+        """Proposed and measured candidates, with the live programs of the unmeasured ones."""
 
     @property
     def counts(self) -> CandidateCounts:
