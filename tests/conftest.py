@@ -50,7 +50,6 @@ def pytest_configure(config: pytest.Config) -> None:
     Python may keep compiled files, as tests start many processes that import the same modules. Threads of
     OpenMP sleep while they wait: on cores with other work, small trainings took twenty times as long.
     """
-    gc.disable()  # until all is collected
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["OMP_WAIT_POLICY"] = "passive"
@@ -77,13 +76,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
-def pytest_collection_finish() -> None:
-    """Takes what was imported and collected, millions of objects, out of all later garbage collections."""
-    gc.collect()
-    gc.freeze()
-    gc.enable()
-
-
 _NEAREST_FRAMES = 5
 """Frames that TVMScript may need of a stack: its own and those of the class that it reads."""
 
@@ -94,6 +86,9 @@ def pytest_collection() -> Iterator[None]:
 
     A test file is imported from some hundred frames, most of them without a file. For each of those,
     `inspect` looks through all modules, which would take a third of the collection.
+
+    Garbage is not looked for meanwhile, and later not among what was imported and collected, millions of
+    objects.
     """
 
     def stack(context: int = 1) -> list[inspect.FrameInfo]:
@@ -103,9 +98,13 @@ def pytest_collection() -> Iterator[None]:
             frame = frame.f_back
         return found
 
+    gc.disable()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inspect, "stack", stack)
         yield
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
