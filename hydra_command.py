@@ -73,13 +73,13 @@ def run_command(
         main = hydra.main(version_base="1.3", config_path=f"pkg://{_CONF}", config_name=config_name)
         try:
             if flags.help:
-                main(partial(_print_help, everything=flags.help_all))()
+                main(exits_cleanly()(partial(_print_help, everything=flags.help_all)))()
                 return
             if flags.multirun and check is not None:
                 check_runs(config_name, words, check)
             with disk_errors(Path.cwd()):  # Hydra writes the settings into the run's folder
                 main(task)()
-        except UserError:
+        except (UserError, BrokenPipeError):  # the reader of Hydra's own output may go away
             raise
         except (HydraException, OmegaConfBaseException, OSError) as error:
             if full_error:
@@ -96,7 +96,7 @@ def _print_help(config: DictConfig, *, everything: bool) -> None:
     """Job that prints the help of a command. Hydra's --help lists all presets twice, which takes seconds."""
     with open_dict(config):
         config.hydra = HydraConfig.get()
-    print(option_help.text(config, everything=everything))
+    print(option_help.text(config, everything=everything), flush=True)
 
 
 def restore_log_levels() -> None:

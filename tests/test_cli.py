@@ -381,3 +381,16 @@ def test_an_error_of_a_command_that_imports_triton_is_one_line():
     done = subprocess.run([sys.executable, "-m", "foretune", "combine"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: checkpoint is missing: give it, as in checkpoint=VALUE\n"
+
+
+@pytest.mark.parametrize("words", ["tune --help", "train --cfg job"])
+def test_help_and_settings_that_nobody_reads_end_quietly(words, tmp_path):
+    """Also if Hydra prints them."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-c", "from foretune.cli import main; main()", *words.split()]
+    try:
+        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
