@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -152,7 +152,7 @@ def sample_settings(
     rows = prior_rows(table)
     draw = _make_sampler(sampler, rows)
     rng = np.random.default_rng(seed)
-    taken = {shape_of(row.settings) for row in rows if row.evaluation and hold_out_evaluation}
+    taken = held_out_shapes(rows) if hold_out_evaluation else set()
     if unlike is not None:
         taken |= _shapes_in(unlike)
 
@@ -176,6 +176,14 @@ def sample_settings(
         f"the {sampler} sampler found nothing new of {', '.join(operators)} in {MAX_REDRAWS} draws; ask for "
         f"fewer tasks, or wider limits of flops than {min_flops:g} to {max_flops:g}"
     )
+
+
+def held_out_shapes(rows: Iterable[ZooRow]) -> set[OperatorSettings]:
+    """Shapes of the evaluation networks, which `hold_out_evaluation` keeps out of sampled tasks.
+
+    `rows` are those of `prior_rows`.
+    """
+    return {shape_of(row.settings) for row in rows if row.evaluation}
 
 
 SAMPLERS = ("prior", "uniform", "zoo", "random_networks")
