@@ -82,7 +82,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
             [task.workload_hash for task in tasks],
             testbed.hardware.hardware_id,
             target_to_json(target),
-            enough=config.records_per_task,
+            config.is_enough,
         )
         _wait_for(samplers, crew.samplers, console)
         use = CoreUse(lambda: {**executor.stage_pids, "sampling": samplers.pids})
@@ -93,7 +93,9 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
             total=len(tasks) * config.records_per_task,
             devices=executor.devices,
             deadline=ending.deadline,
+            most=config.max_records,
         )
+        progress.advance(earlier.begun)
         traces = database.traces if database else {}
         generation = Generation(config, store, testbed, samplers, earlier, progress, ending.deadline, traces)
         summary = _generate(tasks, generation, progress, executor, ending, crew.tasks)
