@@ -89,8 +89,9 @@ def check_pools(folder: Path, here: Hardware | None = None) -> Hardware:
     for field, values in found.items():
         if len(values) != 1:
             raise PoolsError(
-                f"{folder}: its programs have {len(values)} values of {field} ({', '.join(values) or 'none'}): "
-                "draw the pools of each device in a folder of its own, with one TVM"
+                f"{folder}: its programs have {len(values)} values of {field} "
+                f"({', '.join(values) or 'none'}): draw the pools of each device in a folder of its own, "
+                "with one TVM"
             )
     if found["tvm_version"] != [tvm.__version__]:
         raise PoolsError(

@@ -1,4 +1,4 @@
-"""Cost models on the pools: shipped ones and their parts, and models of the literature on the same records."""
+"""Cost models on the pools: shipped ones, their parts, and models of the literature on the same records."""
 
 from __future__ import annotations
 
@@ -121,7 +121,8 @@ def figures(compared: ModelComparison, names: Mapping[str, str]) -> dict[str, An
                 **{score: networks[ALL][score] for score in SCORES},
                 "pairs": row.means["pairwise_accuracy"],
                 "networks": {
-                    network: {key: of[key] for key in (*OF_NETWORKS, "share")} for network, of in networks.items()
+                    network: {key: of[key] for key in (*OF_NETWORKS, "share")}
+                    for network, of in networks.items()
                 },
             }
         )

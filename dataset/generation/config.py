@@ -13,7 +13,6 @@ from ..measure import ExecutorConfig, MeasureConfig
 from ..sampling.programs import ProgramSamplingConfig
 from .noise_probe import NoiseConfig
 
-
 _MOST_PER_VALID = 2
 """Records per wanted valid record after which a task ends, because many of its programs fail."""
 

@@ -393,23 +393,25 @@ def failing(share):
 
 
 def test_only_valid_programs_may_count_and_a_restart_counts_them_alike(fake_run):
-    summary, store, _ = fake_run(failing(3), tasks=1, records_per_task=6, per_round=3, only_valid=True)
+    summary, *_ = fake_run(failing(3), tasks=1, records_per_task=6, per_round=3, only_valid=True)
     assert (summary.measured, summary.valid) == (9, 6)  # one of each round fails
-    summary, store, _ = fake_run(failing(3), tasks=1, records_per_task=6, per_round=3, only_valid=True)
+    summary, *_ = fake_run(failing(3), tasks=1, records_per_task=6, per_round=3, only_valid=True)
     assert (summary.measured, summary.tasks_done) == (0, 1)
-    summary, store, _ = fake_run(failing(3), tasks=1, records_per_task=10, per_round=3, only_valid=True)
+    summary, *_ = fake_run(failing(3), tasks=1, records_per_task=10, per_round=3, only_valid=True)
     assert (summary.measured, summary.total_valid) == (6, 10)
     # Every further one fails: it ends at twice as many records as wanted.
     summary, *_ = fake_run(failing(1), tasks=1, records_per_task=20, per_round=5, only_valid=True)
     assert summary.total_records == 40
 
 
-def test_a_run_measures_no_more_rounds_than_its_limit_needs(fake_run):
-    summary, store, printed = fake_run(FakeExecutor(), tasks=3, per_round=2, max_records=3)
-    assert (summary.measured, len(store.records())) == (4, 4)
+def test_a_run_ends_at_its_limit_after_the_rounds_in_progress(fake_run):
+    summary, store, printed = fake_run(FakeExecutor(), tasks=3, per_round=1, max_records=5)
+    measured = summary.measured
+    assert 5 <= measured < 10  # of 18
+    assert len(store.records()) == measured
     assert "max_records is reached: run the same command again to continue" in printed
-    summary, store, printed = fake_run(FakeExecutor(), tasks=3, per_round=2, max_records=100)
-    assert (summary.measured, len(store.records())) == (14, 18)
+    summary, store, printed = fake_run(FakeExecutor(), tasks=3, per_round=1, max_records=100)
+    assert (summary.measured, len(store.records())) == (18 - measured, 18)
     assert "max_records" not in printed
     with pytest.raises(GenerateConfigError, match="max_records=0"):
         fake_run(FakeExecutor(), max_records=0)
