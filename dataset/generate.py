@@ -57,11 +57,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
     target = parse_target(config.target)
     database = _check_program_sampling(config, console)
     store = RecordStore(config.dataset)
-    networks: NetworkWeights = {}
-    of_networks: list[Task] = []
-    if config.networks:
-        with console.status("extracting the tasks of the networks"):
-            of_networks, networks = tasks_of_networks(config.networks, target, config.lowering)
+    of_networks, networks = _network_tasks(config, target, console)
     clock = GenerationClock()
     with ExitStack() as opened:
         opened.enter_context(store.writing())
@@ -206,6 +202,16 @@ def _check_program_sampling(config: GenerateConfig, console: Console) -> Databas
         return None
     with console.status(f"reading the programs of {sampling.database}"):
         return DatabaseTasks(sampling.database)
+
+
+def _network_tasks(
+    config: GenerateConfig, target: Target, console: Console
+) -> tuple[list[Task], NetworkWeights]:
+    """Tasks and weights of `config.networks`; both empty without networks."""
+    if not config.networks:
+        return [], {}
+    with console.status("extracting the tasks of the networks"):
+        return tasks_of_networks(config.networks, target, config.lowering)
 
 
 def _tasks(config: GenerateConfig, target: Target, database: DatabaseTasks | None) -> list[Task]:
