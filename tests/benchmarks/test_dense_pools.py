@@ -34,11 +34,14 @@ from support.fake_executor import FakeExecutor
 from support.pools import pooled_record, write_pool
 from support.synthetic import dataset
 
+from benchmarks.common import write_json
 from benchmarks.cost_models.__main__ import Table
 from benchmarks.dense_pools import drawing
 from benchmarks.dense_pools.__main__ import arguments_of
 from benchmarks.dense_pools.drawing import PoolsError, check_apart, check_held_out, check_pools, draw
 from benchmarks.dense_pools.rating import parts_of, rated
+from benchmarks.tables.declare import declared
+from benchmarks.tables.reading import Results
 
 NETWORK = {"network": "support.networks:Residual", "inputs": [[1, 8, 6, 6]]}
 TASK = to_task(Dense(rows=4, in_features=8, out_features=8))
@@ -188,3 +191,21 @@ def test_an_ensemble_needs_training_without_the_shapes(capsys: pytest.CaptureFix
     with pytest.raises(SystemExit):
         arguments_of(["--part", "models", "--ensemble", "trees"])
     assert "--ensemble needs --apart" in capsys.readouterr().err
+
+
+def test_the_table_has_a_row_for_each_model(tmp_path: Path) -> None:
+    scores = {"top_1_sums": 0.5, "top_5_sums": 0.75, "top_1": 0.625, "top_5": 0.875, "pairs": 0.8125}
+    models = [{"model": name, **scores, "networks": {}} for name in ("random", "cpu: trees")]
+    result = {"tasks": 3, "records": 3000, "trained_on": {"tasks": 9, "records": 1234}, "models": models}
+    manifest = {"machine": "zen4", "variant": "", "commit": "a" * 40, "reconstructed": False, "notes": ""}
+    manifest["started_at"] = "2026-11-29T10:00:00+00:00"
+    for variant, apart in (("", False), ("apart", True)):
+        folder = tmp_path / "dense_pools" / f"zen4{variant and '-apart'}"
+        write_json(folder / "result.json", {**result, "apart": apart})
+        write_json(folder / "manifest.json", {**manifest, "variant": variant})
+    text = declared()["dense-pools"](Results(tmp_path))
+    numbers = "3 tasks (3,000 programs) | 0.500 | 0.750 | 0.625 | 0.875 | 0.812"
+    assert f"| its boosted trees alone | 1,234 records | {numbers} |" in text
+    assert f"| random order | 1,234 records without the tested shapes | {numbers} |" in text
+    missing = declared()["dense-pools"](Results(tmp_path / "none"))
+    assert missing == "Not measured yet: `python -m benchmarks.dense_pools --part models`."
