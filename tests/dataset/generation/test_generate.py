@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from dataclasses import fields, replace
+from itertools import count as count_from
 from pathlib import Path
 
 import numpy as np
@@ -373,6 +374,42 @@ def test_a_restart_knows_every_candidate_that_was_measured(fake_run):
 def test_a_round_is_no_larger_than_what_a_task_wants(fake_run):
     summary, _, _ = fake_run(FakeExecutor(), tasks=2, records_per_task=4, per_round=6)
     assert summary.measured == 8
+
+
+def failing(share):
+    """Executor of which one program in `share` fails."""
+    numbers = count_from(1)
+
+    def answer(job):
+        failed = next(numbers) % share == 0
+        return MeasureOutcome(failure=FailureKind.RUN_ERROR) if failed else MeasureOutcome((1e-3,))
+
+    return FakeExecutor(answer)
+
+
+def test_only_valid_programs_may_count_and_a_restart_counts_them_alike(fake_run):
+    summary, *_ = fake_run(failing(3), tasks=1, records_per_task=6, per_round=3, only_valid=True)
+    assert (summary.measured, summary.valid) == (9, 6)  # one of each round fails
+    summary, *_ = fake_run(failing(3), tasks=1, records_per_task=6, per_round=3, only_valid=True)
+    assert (summary.measured, summary.tasks_done) == (0, 1)
+    summary, *_ = fake_run(failing(3), tasks=1, records_per_task=10, per_round=3, only_valid=True)
+    assert (summary.measured, summary.total_valid) == (6, 10)
+    # Every further one fails: it ends at twice as many records as wanted.
+    summary, *_ = fake_run(failing(1), tasks=1, records_per_task=20, per_round=5, only_valid=True)
+    assert summary.total_records == 40
+
+
+def test_a_run_ends_at_its_limit_after_the_rounds_in_progress(fake_run):
+    summary, store, printed = fake_run(FakeExecutor(), tasks=3, per_round=1, max_records=5)
+    measured = summary.measured
+    assert 5 <= measured < 10  # of 18
+    assert len(store.records()) == measured
+    assert "max_records is reached: run the same command again to continue" in printed
+    summary, store, printed = fake_run(FakeExecutor(), tasks=3, per_round=1, max_records=100)
+    assert (summary.measured, len(store.records())) == (18 - measured, 18)
+    assert "max_records" not in printed
+    with pytest.raises(GenerateConfigError, match="max_records=0"):
+        fake_run(FakeExecutor(), max_records=0)
 
 
 def test_failures_are_kept_and_told(fake_run):
