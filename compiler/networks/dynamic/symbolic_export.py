@@ -1,0 +1,159 @@
+"""Exported programs of PyTorch modules whose extents are symbols."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import sympy
+import torch
+from torch import nn
+from torch.export import Dim, ExportedProgram
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from ..outputs import TensorsOnly
+from .dynamic_inputs import DynamicInputs, Shape
+from .symbols import DynamicShapeError, Extent, Symbol
+
+
+def export(
+    module: nn.Module, inputs: tuple[torch.Tensor, ...], dynamic: DynamicInputs, name: str
+) -> ExportedProgram:
+    """The program of the module, whose inputs have the symbols of `dynamic` as extents.
+
+    Args:
+        module: the network.
+        inputs: example inputs for `dynamic.traced`.
+        dynamic: shapes of the inputs.
+        name: name of the network, for errors.
+
+    Raises DynamicShapeError for a network that does not work for all sizes of the ranges.
+    """
+    dims = {one.name: Dim(one.name, min=one.low, max=one.high) for one in dynamic.symbols.values()}
+    network = TensorsOnly(module).eval()
+    shapes = [None if shape is None else _dims_of(shape, dims) for shape in dynamic.shapes]
+    bound = signature(network.forward).bind(*shapes)
+    with torch.no_grad(), _recorded_guards() as guards:
+        try:
+            return torch.export.export(network, inputs, dynamic_shapes=dict(bound.arguments))
+        except Exception as error:
+            reason = _violation(str(error), dynamic.symbols, guards)
+            if reason is None:
+                raise
+            raise DynamicShapeError(f"network={name}: {reason}") from error
+
+
+def _dims_of(shape: Shape, dims: Mapping[str, Any]) -> dict[int, Any]:
+    found = {}
+    for axis, extent in enumerate(shape):
+        if isinstance(extent, Extent):
+            dim = dims[extent.symbol]
+            scaled = dim if extent.factor == 1 else extent.factor * dim
+            found[axis] = scaled + extent.offset if extent.offset else scaled
+    return found
+
+
+_CONSTANT = re.compile(r"You marked (\S+) as dynamic but your code specialized it to be a constant \((\d+)\)")
+_EQUAL = re.compile(r"The values of (\S+) = .* and (\S+) = .* must always be equal")
+_GUARD = re.compile(r"Not all values of (\S+) = (\S+) in the specified range .* satisfy the generated guard (.*)")
+
+
+def _violation(message: str, symbols: Mapping[str, Symbol], guards: Sequence[tuple[str, str]]) -> str | None:
+    """What a network demands of its sizes that the ranges do not keep; None for another error."""
+    line = f" ({guards[-1][1]})" if guards else ""
+    if found := _CONSTANT.search(message):
+        fixed = next((place for guard, place in guards if guard.startswith("Eq(")), "")
+        line = f" ({fixed})" if fixed else line
+        return (
+            f"its code works for {found[1]}={found[2]} alone, with which it was traced{line}; write the number "
+            "in place of the symbol, or change that line"
+        )
+    if found := _EQUAL.search(message):
+        return f"{found[1]} and {found[2]} must be equal{line}; give both the same symbol"
+    if found := _GUARD.search(message):
+        name, source, guard = found[1], found[2], found[3].rstrip(".")
+        shown = symbols.get(name, name)
+        return (
+            f"not all sizes of {shown} take the same way through its code, which demands "
+            f"{guard.replace(source, name)}{line}; change the range, or that line"
+        )
+    return None
+
+
+@contextmanager
+def _recorded_guards() -> Iterator[list[tuple[str, str]]]:
+    """Conditions on symbols that PyTorch records inside the block, each with the line of a user's code."""
+    found: list[tuple[str, str]] = []
+    log: Any = getattr(ShapeEnv, "_log_guard", None)
+    if log is None:  # a name that PyTorch may change
+        yield found
+        return
+
+    def logged(env: ShapeEnv, prefix: str, guard: Any, *rest: Any, **options: Any) -> Any:
+        found.append((str(guard), _users_line()))
+        return log(env, prefix, guard, *rest, **options)
+
+    ShapeEnv._log_guard = logged  # type: ignore[method-assign]
+    try:
+        yield found
+    finally:
+        ShapeEnv._log_guard = log  # type: ignore[method-assign]
+
+
+_OWN = Path(__file__).parents[3]
+
+
+def _users_line() -> str:
+    """The innermost line of this call that is neither PyTorch's nor of this package."""
+    roots = (str(Path(torch.__file__).parent), str(_OWN))
+    frames = [one for one in traceback.extract_stack() if not one.filename.startswith((*roots, "<"))]
+    inside = [one for one in frames if one.line]
+    return f"{inside[-1].filename}:{inside[-1].lineno}" if inside else ""
+
+
+def check_guards(program: ExportedProgram, symbols: Mapping[str, Symbol], name: str) -> None:
+    """Raises DynamicShapeError if a step of the conversion decided by the size that was traced.
+
+    PyTorch records what its decompositions assume of a size. An assumption must hold for the whole range.
+    """
+    for env in _environments(program):
+        for guard in env.guards:
+            condition = env._maybe_evaluate_static(guard.expr)
+            if condition is not None and bool(condition == sympy.true):
+                continue
+            free = guard.expr.free_symbols
+            if all(bool(guard.expr.subs(each)) for each in _tried(free, env)):
+                continue
+            raise DynamicShapeError(
+                f"network={name}: the conversion of one of its operators works only for sizes with {guard.expr}; "
+                "narrow the range"
+            )
+
+
+def _tried(free: Any, env: ShapeEnv) -> Iterator[dict[Any, int]]:
+    """Values of symbols for which a condition is tried: the whole range of one, the ends of several."""
+    ranges = {one: env.var_to_range[one] for one in free}
+    if len(ranges) == 1:
+        ((one, bounds),) = ranges.items()
+        yield from ({one: size} for size in range(int(bounds.lower), int(bounds.upper) + 1))
+        return
+    for ends in (("lower", "lower"), ("upper", "upper"), ("lower", "upper"), ("upper", "lower")):
+        yield {
+            one: int(getattr(bounds, ends[number % 2])) for number, (one, bounds) in enumerate(ranges.items())
+        }
+
+
+def _environments(program: ExportedProgram) -> Iterator[ShapeEnv]:
+    """Environments of the symbols of a program, each once."""
+    seen: list[Any] = []
+    for node in program.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        for extent in value.shape if isinstance(value, torch.Tensor) else ():
+            if isinstance(extent, torch.SymInt) and not any(extent.node.shape_env is one for one in seen):
+                seen.append(extent.node.shape_env)
+    yield from seen
