@@ -63,6 +63,7 @@ class SymbolicImporter(Importer):
     def __init__(self, dynamic: DynamicInputs, *, bounded: bool = True) -> None:
         self._dynamic, self._bounded = dynamic, bounded
         self._variables: dict[str, tirx.Var] = {}
+        self._inputs: list[relax.Var] = []
         self._analyzer = Analyzer()
         super().__init__()
 
@@ -103,6 +104,12 @@ class SymbolicImporter(Importer):
             main = main.with_attr(_MOST, {symbol.name: symbol.high for symbol in symbols})
         mod["main"] = main
         return mod
+
+    def create_input_vars(self, exported_program: ExportedProgram) -> Any:
+        """TVM's hook for the parameters of the Relax function."""
+        found = super().create_input_vars(exported_program)
+        self._inputs = list(found[1].values())
+        return found
 
     def _process_derived_symbol(self, symbol: Any, _: Any) -> tuple[str, Any]:
         """TVM's hook for the extents of inputs."""
@@ -183,10 +190,17 @@ class SymbolicImporter(Importer):
         return self.block_builder.emit_te(compute, *given, primfunc_name_hint=name)
 
     def _scalar(self, expression: Any, dtype: str) -> relax.Var:
-        """A tensor without axes that holds a number."""
-        return self._computed(
-            "extent", lambda number: te.compute((), lambda: tirx.Cast(dtype, number)), expression
-        )
+        """A tensor without axes that holds a number.
+
+        Its function gets an input whose shape has the symbols: TVM does not fuse functions of numbers.
+        """
+        wanted = set(tirx.analysis.undefined_vars(expression)) if tvm.ir.is_prim_expr(expression) else set()
+        known = [one for one in self._inputs if wanted.intersection(one.ty.shape.values)]
+
+        def compute(*arguments: Any) -> te.Tensor:
+            return te.compute((), lambda: tirx.Cast(dtype, arguments[-1]))
+
+        return self._computed("extent", compute, *known, expression)
 
     def _refused(self, node: fx.Node) -> Any:
         raise ConversionError(f"TVM has no conditions on extents, such as {node.target}")
