@@ -40,12 +40,21 @@ def export(
     bound = signature(network.forward).bind(*shapes)
     with torch.no_grad(), _recorded_guards() as guards:
         try:
-            return torch.export.export(network, inputs, dynamic_shapes=dict(bound.arguments))
+            program = torch.export.export(network, inputs, dynamic_shapes=dict(bound.arguments))
         except Exception as error:
             reason = _violation(str(error), dynamic.symbols, guards)
             if reason is None:
                 raise
             raise DynamicShapeError(f"network={name}: {reason}") from error
+    _reshape_in_place_of_views(program)
+    return program
+
+
+def _reshape_in_place_of_views(program: ExportedProgram) -> None:
+    """Lets PyTorch copy where a view of symbolic strides is not certain; TVM's tensors have no strides."""
+    for node in program.graph.find_nodes(op="call_function", target=torch.ops.aten.view.default):
+        node.target = torch.ops.aten.reshape.default
+    program.graph_module.recompile()
 
 
 def _dims_of(shape: Shape, dims: Mapping[str, Any]) -> dict[int, Any]:

@@ -164,7 +164,8 @@ class SymbolicImporter(Importer):
         raise ConversionError(f"TVM's importer makes the shape {extents} in place of {list(shape)}")
 
     def _in_tvm(self, expression: Any) -> Any:
-        return as_tir(expression, self._variables)
+        """An expression of PyTorch in the form that TVM gives it: its fusion compares extents term by term."""
+        return Analyzer().simplify(as_tir(expression, self._variables))
 
     def _extents(self, shape: Sequence[Any]) -> list[Any]:
         """Extents of PyTorch in TVM."""
