@@ -98,11 +98,21 @@ def tile_start(tile: Any, width: int, extent: Any) -> Any:
     return simple(tirx.min(tile * width, number(extent) - width))
 
 
-def in_vectors(name: str, extent: Any, widths: Sequence[int], body: Callable[[Any, int], Any]) -> Any:
+def in_vectors(
+    name: str, extent: Any, widths: Sequence[int], body: Callable[[Any, int], Any], *, once: bool = False
+) -> Any:
     """Runs `body(start, width)` over an extent in the widest vectors that fit, and elements if none does.
 
-    An element may be computed twice, with equal results.
+    An element may be computed twice, with equal results. With `once` it is not: TVM lets an array take the
+    place of one that is read for the last time, and elements computed twice would read their own results.
     """
+    if once:
+        width = min(widths)
+        whole = simple(number(extent) // width)
+        return sequence(
+            loop(name, whole, lambda at: body(at * width, width)),
+            loop(name, simple(number(extent) % width), lambda at: body(whole * width + at, 1)),
+        )
     *wider, width = sorted({1, *widths}, reverse=True)
     result = loop(name, extent, lambda at: body(at, width))
     for width in reversed(wider):

@@ -123,7 +123,7 @@ class _Kernel:
         task = self.task
         main = self._tiles()  # makes the views
         views = [DeclBuffer(view, data=source.data) for source, view in self.rows.views.items()]
-        prepared = [elementwise_loops(block) for block in task.prepared]
+        prepared = [elementwise_loops(block, task.parameters) for block in task.prepared]
         turned = task.layout is Weight.TURNED
         arrays = [block.writes[0].source for block in task.prepared] + ([self.panels] if turned else [])
         body = sequence(*views, *prepared, self._turning() if turned else None, main)

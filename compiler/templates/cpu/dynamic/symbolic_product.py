@@ -49,6 +49,8 @@ class SymbolicProduct:
     """The product that is added to a sum: of loads of data and weight."""
     weight: TensorLoad
     layout: Weight
+    parameters: tuple[Any, ...]
+    """Parameters of the function."""
     parameter: int | None
     """Index of the weight among the parameters of the function, if it is packed."""
 
@@ -173,6 +175,7 @@ def _with_axes(
             term=term,
             weight=weight,
             layout=_layout(weight, column, unit, parameter),
+            parameters=tuple(func.params),
             parameter=parameter,
         )
     return None
