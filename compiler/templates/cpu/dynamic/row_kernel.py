@@ -81,12 +81,13 @@ def read_row_task(func: PrimFunc) -> RowTask | None:
         return None
     groups: list[RowGroup] = []
     for block in blocks:
-        joined = [*(groups[-1].blocks if groups else ()), block]
-        axes = _common_rows(joined) if groups and len(joined) > 1 else 0
-        if axes:
-            groups[-1] = RowGroup(tuple(joined), axes)
+        alone = _common_rows([block]) if reduces(block) else 0
+        joined = (*groups[-1].blocks, block) if groups else (block,)
+        axes = _common_rows(joined) if groups else 0
+        if axes and axes >= max(alone, groups[-1].axes):  # fewer axes would keep fewer threads busy
+            groups[-1] = RowGroup(joined, axes)
         else:
-            groups.append(RowGroup((block,), _common_rows([block]) if reduces(block) else 0))
+            groups.append(RowGroup((block,), alone))
     return RowTask(func, tuple(groups))
 
 
