@@ -16,7 +16,14 @@ from ..contraction import variables_of
 from .choice import MOST_MEMBERS, Family, choose, sampled_sizes
 from .nodes import INDEX, fixed, number, sequence, simple, with_values
 from .prediction import MOST_PANELS, MOST_ROWS, Machine, ProductSize, cycles, members, panel_width
-from .product_kernel import Member, packed_shape, product_kernel
+from .product_kernel import (
+    Member,
+    packed_shape,
+    product_kernel,
+    turned_panels,
+    with_prepared,
+    with_turned,
+)
 from .symbolic_product import SymbolicProduct, Weight
 
 Ends = Callable[[Any], tuple[int, int]]
@@ -79,7 +86,10 @@ def product_family(task: SymbolicProduct, ends: Ends, machine: Machine) -> Produ
     for width in reversed(widths):
         below = min((other for other in widths if other > width), default=None)
         family = _family(sizes, width, below, machine)
-        part = _dispatched(task, sizes.key, family, packed)
+        panels = turned_panels(task, width) if task.layout is Weight.TURNED else packed
+        part = _dispatched(task, sizes.key, family, panels)
+        if task.layout is Weight.TURNED:
+            part = with_turned(task, panels, width, part)
         body = part if body is None else IfThenElse(number(task.columns) >= width, part, body)
         least = 1 if columns is not None or width == widths[-1] else width
         tables.append(
@@ -92,13 +102,13 @@ def product_family(task: SymbolicProduct, ends: Ends, machine: Machine) -> Produ
                 round(family.regret_worst, 4),
             )
         )
-    return ProductFamily(task, widths[0], packed, sizes.key, tuple(tables), body)
+    return ProductFamily(task, widths[0], packed, sizes.key, tuple(tables), with_prepared(task, body))
 
 
 def _widths(sizes: _Sizes, machine: Machine) -> list[int]:
     """Widths of panels for symbolic columns, the widest first; each is for at least as many columns."""
     low, high = sizes.columns
-    widths = [width for width in (2 * machine.lanes, machine.lanes // 2, 1) if width <= high]
+    widths = [width for width in (machine.lanes, machine.lanes // 2, 1) if width <= high]
     unneeded = [width for width in widths if any(width < wider <= low for wider in widths)]
     return [width for width in widths if width not in unneeded]
 
@@ -163,9 +173,9 @@ def _family(sizes: _Sizes, width: int, below: int | None, machine: Machine) -> F
     return choose(candidates, sampled_sizes(low, high, tiles), predicted, most)
 
 
-def _dispatched(task: SymbolicProduct, key: Any, family: Family[Member], packed: Any) -> Any:
+def _dispatched(task: SymbolicProduct, key: Any, family: Family[Member], panels: Any) -> Any:
     """Statement that runs the kernel which the table names."""
-    kernels = [product_kernel(task, member, packed) for member in family.members]
+    kernels = [product_kernel(task, member, panels) for member in family.members]
     if len(kernels) == 1:
         return kernels[0]
     choice = tirx.Var("kernel", INDEX)

@@ -6,17 +6,20 @@ overlaps the one before it, too, so that each vector is whole.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import tvm
 import tvm_ffi
 from numpy.typing import NDArray
 from tvm import tirx
 from tvm.ir.expr import TensorLoad
-from tvm.tirx import Bind, DeclBuffer
+from tvm.tirx import Bind, DeclBuffer, IfThenElse
 
+from ....codegen.prefetching import LINE_BYTES, prefetch
 from ..template import COLUMNS_FIRST
 from .elementwise_kernel import elementwise_loops
 from .nodes import (
@@ -41,6 +44,9 @@ from .nodes import (
     workspace,
 )
 from .symbolic_product import SymbolicProduct, Weight
+
+_PASSES = 2
+"""Passes over the panels of a tile in which the next ones are fetched."""
 
 _UNROLLED = (4, 2, 1)
 """Steps of the reduction in a row without a branch; the first that divides it."""
@@ -89,68 +95,74 @@ def _places(task: SymbolicProduct) -> dict[Any, int]:
     return {at: place for place, at in enumerate(indices) if isinstance(at, tirx.Var)}
 
 
-def product_kernel(task: SymbolicProduct, member: Member, packed: Any = None) -> Any:
+def with_prepared(task: SymbolicProduct, body: Any) -> Any:
+    """A statement after those that store what the product reads, such as a padded image."""
+    arrays = [block.writes[0].source for block in task.prepared]
+    stored = [elementwise_loops(block, task.parameters) for block in task.prepared]
+    return allocated(arrays, sequence(*stored, body))
+
+
+def turned_panels(task: SymbolicProduct, width: int) -> Any:
+    """Array for panels of a weight that each call brings into panels."""
+    depths = [axis.dom.extent for axis in task.reduced]
+    shape = [task.batch_count, ceildiv(task.columns, width), *depths, width]
+    return workspace(shape, str(task.weight.ty.dtype), "panels")
+
+
+def with_turned(task: SymbolicProduct, panels: Any, width: int, body: Any) -> Any:
+    """A statement after the one that fills `turned_panels`."""
+    depths = [axis.dom.extent for axis in task.reduced]
+    across = ceildiv(task.columns, width)
+    weight = _weight_load(task)
+
+    def panel(at: Any) -> Any:
+        batch, panel = at // across, at % across
+        start = tile_start(panel, width, task.columns)
+        batches = _values(task.batch, split_index(batch, [axis.dom.extent for axis in task.batch]))
+
+        def element(depth: Any, lane: Any) -> Any:
+            reduced = split_index(depth, depths)
+            values = {**batches, **_values(task.reduced, reduced), task.column.var: start + lane}
+            return store(panels, with_values(weight, values), [batch, panel, *reduced, lane])
+
+        return loop(
+            "depth", product(depths), lambda depth: loop("lane", width, lambda lane: element(depth, lane))
+        )
+
+    return allocated([panels], sequence(parallel("panel", product([task.batch_count, across]), panel), body))
+
+
+def product_kernel(task: SymbolicProduct, member: Member, panels: Any = None) -> Any:
     """Statement that computes the task for sizes of at least the member's register tile.
 
-    `packed` is the array of `panels_of` for a task with packed weights.
+    `panels` is the array of the weight in panels, None for a weight that is read where it is.
     """
-    return _Kernel(task, member, packed).statement()
+    return _Kernel(task, member, panels).statement()
+
+
+def _weight_load(task: SymbolicProduct) -> TensorLoad:
+    units = {axis.var: 0 for axis in task.unit}
+    return tirx.BufferLoad(
+        task.weight.source, [simple(with_values(at, units)) for at in task.weight.indices]
+    )
 
 
 class _Kernel:
     """What the parts of a kernel share."""
 
-    def __init__(self, task: SymbolicProduct, member: Member, packed: Any) -> None:
-        self.task, self.member = task, member
+    def __init__(self, task: SymbolicProduct, member: Member, panels: Any) -> None:
+        self.task, self.member, self.panels = task, member, panels
         self.rows = RowsAsOne(task)
         self.term = self.rows.flat(with_values(task.term, {axis.var: 0 for axis in task.unit}))
-        self.weight = self._weight_load()
+        self.weight = _weight_load(task)
         self.across = ceildiv(task.columns, member.width)
-        turned = task.layout is Weight.TURNED
-        shape = [task.batch_count, self.across, *(axis.dom.extent for axis in task.reduced), member.width]
-        self.panels = workspace(shape, str(task.weight.ty.dtype), "panels") if turned else packed
         tile = (member.rows, member.panels, member.width)
         self.sums, self.kept = (local(tile, task.dtype, name) for name in ("sums", "kept"))
 
-    def _weight_load(self) -> TensorLoad:
-        load = self.task.weight
-        return tirx.BufferLoad(
-            load.source,
-            [simple(with_values(at, {axis.var: 0 for axis in self.task.unit})) for at in load.indices],
-        )
-
     def statement(self) -> Any:
-        task = self.task
-        main = self._tiles()  # makes the views
+        tiles = self._tiles()  # makes the views
         views = [DeclBuffer(view, data=source.data) for source, view in self.rows.views.items()]
-        prepared = [elementwise_loops(block, task.parameters) for block in task.prepared]
-        turned = task.layout is Weight.TURNED
-        arrays = [block.writes[0].source for block in task.prepared] + ([self.panels] if turned else [])
-        body = sequence(*views, *prepared, self._turning() if turned else None, main)
-        return allocated(arrays, body)
-
-    def _turning(self) -> Any:
-        """Makes panels of the weight."""
-        task, member = self.task, self.member
-        depths = [axis.dom.extent for axis in task.reduced]
-
-        def panel(at: Any) -> Any:
-            batch, panel = at // self.across, at % self.across
-            start = tile_start(panel, member.width, task.columns)
-            batches = _values(task.batch, split_index(batch, [axis.dom.extent for axis in task.batch]))
-
-            def element(depth: Any, lane: Any) -> Any:
-                reduced = split_index(depth, depths)
-                values = {**batches, **_values(task.reduced, reduced), task.column.var: start + lane}
-                return store(
-                    self.panels, with_values(self.weight, values), [batch, panel, *reduced, lane]
-                )
-
-            return loop(
-                "depth", product(depths), lambda depth: loop("lane", member.width, lambda lane: element(depth, lane))
-            )
-
-        return parallel("panel", product([task.batch_count, self.across]), panel)
+        return sequence(*views, tiles)
 
     def _tiles(self) -> Any:
         task, member = self.task, self.member
@@ -171,13 +183,37 @@ class _Kernel:
                     Bind(row, tile_start(line, member.rows, task.row_count)),
                     Bind(panel, tile_start(across, member.panels, self.across)),
                     *values[1],
-                    self._tile(values[0], number(batch), row, panel),
+                    self._tile(values[0], number(batch), row, panel, self._ahead(line, across)),
                 ),
             )
 
         return parallel("tile", product([task.batch_count, along, down]), tile)
 
-    def _tile(self, batches: Mapping[Any, Any], batch: Any, row: Any, panel: Any) -> Any:
+    def _ahead(self, line: Any, across: Any) -> Any:
+        """Number of the pass over the current panels, and what makes the statement that fetches a share of
+        the next ones at a step of the reduction, see `prefetching`; None if that saves no time."""
+        task, member = self.task, self.member
+        steps, again = _steps(task)
+        several = member.order == COLUMNS_FIRST and member.rows > 1  # one pass streams anyway
+        if not several or task.layout is not Weight.PACKED or len(task.reduced) != 1:
+            return None
+        tile = fixed(task.depth) * member.columns
+        bits = tvm.DataType(str(task.weight.ty.dtype)).bits
+        lane = LINE_BYTES * 8 // bits
+        share = math.ceil(again * member.columns / lane / _PASSES)
+
+        def statement(step: Any) -> Any:
+            start = (across + 1) * tile + (line * steps + step) * (share * lane)
+            return prefetch(self.panels, [start + extra * lane for extra in range(share)])
+
+        return line, statement
+
+    def _fetching(self, added: Any, line: Any, ahead: Any) -> Any:
+        """The reduction, which fetches the next panels in its first passes over the current ones."""
+        first, others = (_reduction(self.task, added, one) for one in (ahead, None))
+        return IfThenElse(line < number(_PASSES), first, others)
+
+    def _tile(self, batches: Mapping[Any, Any], batch: Any, row: Any, panel: Any, ahead: Any) -> Any:
         task, member = self.task, self.member
         rows = [self.rows.bound(row + line, self.term) for line in range(member.rows)]
         starts = [tirx.Var("column", INDEX) for _ in range(member.panels)]
@@ -212,7 +248,7 @@ class _Kernel:
             *columns,
             *(bind for _, binds in rows for bind in binds),
             in_order(zero),
-            _reduction(task, added),
+            _reduction(task, added, None) if ahead is None else self._fetching(added, *ahead),
             self._stored(batches, row, starts, in_order),
         )
 
@@ -334,23 +370,30 @@ class RowsAsOne:
         return names, [Bind(names[var], value) for var, value in values.items()]
 
 
-def _reduction(task: SymbolicProduct, added: Any) -> Any:
-    """Loops of the reduction around `added`."""
+def _steps(task: SymbolicProduct) -> tuple[Any, int]:
+    """Iterations of the innermost loop of the reduction, and terms of each."""
+    extent = task.reduced[-1].dom.extent if task.reduced else 1
+    known = fixed(extent)
+    again = 1 if known is None else next(step for step in _UNROLLED if known % step == 0)
+    return simple(number(extent) // again), again
+
+
+def _reduction(task: SymbolicProduct, added: Any, ahead: Any) -> Any:
+    """Loops of the reduction around `added`, and around `ahead` unless that is None."""
     if not task.reduced:
         return added({})
+    steps, again = _steps(task)
 
     def nested(axes: Sequence[Any], values: Mapping[Any, Any]) -> Any:
-        axis, extent = axes[0], axes[0].dom.extent
+        axis = axes[0]
         if len(axes) > 1:
-            return loop("depth", extent, lambda at: nested(axes[1:], {**values, axis.var: at}))
-        known = fixed(extent)
-        again = 1 if known is None else next(step for step in _UNROLLED if known % step == 0)
-        steps = extent if again == 1 else simple(number(extent) // again)
-        return loop(
-            "depth",
-            steps,
-            lambda at: unrolled("again", again, lambda inner: added({**values, axis.var: at * again + inner})),
-        )
+            return loop("depth", axis.dom.extent, lambda at: nested(axes[1:], {**values, axis.var: at}))
+
+        def step(at: Any) -> Any:
+            terms = unrolled("again", again, lambda inner: added({**values, axis.var: at * again + inner}))
+            return sequence(None if ahead is None else ahead(at), terms)
+
+        return loop("depth", steps, step)
 
     return nested(task.reduced, {})
 
