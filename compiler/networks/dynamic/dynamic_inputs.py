@@ -11,7 +11,7 @@ from typing import Any
 from ..importing import onnx_import
 from ..inputs import InputSpec, has_value
 from ..known import ZOO
-from .symbols import (
+from ...dynamic.symbols import (
     DynamicShapeError,
     Extent,
     Symbol,

@@ -18,7 +18,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ..outputs import TensorsOnly
 from .dynamic_inputs import DynamicInputs, Shape
-from .symbols import DynamicShapeError, Extent, Symbol
+from ...dynamic.symbols import DynamicShapeError, Extent, Symbol
 
 
 def export(

@@ -24,7 +24,7 @@ from ..importing.decompositions import SYMBOLIC
 from ..importing.torch_import import Importer
 from .dynamic_inputs import DynamicInputs
 from .expressions import INDEX, as_tir
-from .symbols import Extent
+from ...dynamic.symbols import Extent
 
 _LEAST, _MOST = "tir_var_lower_bound", "tir_var_upper_bound"
 """Attributes of a Relax function with the ranges of its symbols, which TVM's memory plan reads."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ....errors import UserError
+from ...errors import UserError
 
 EXAMPLE = '[[1,"n=1:512"]]'
 _RANGE = re.compile(r"\s*(-?\d+)\s*:\s*(-?\d+)\s*")
