@@ -117,7 +117,7 @@ class DynamicRun:
             network=network.name,
             target=str(compiled.target),
             symbols={one.name: (one.low, one.high) for one in dynamic.symbols.values()},
-            sizes=tuple(sizes),
+            sizes=tuple(sorted(sizes, key=lambda one: tuple(one.sizes.values()))),
             tasks=tuple(tasks),
             exported=None if config.export is None else str(config.export),
             total_s=time.time() - self.started,

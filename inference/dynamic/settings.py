@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...compiler.dynamic.symbols import DynamicShapeError
 from ...compiler.types import WIDE
+from ..deploy.rivals.registry import DEFAULT_RIVALS
 
 if TYPE_CHECKING:
     from ..run.config import TuneConfig
@@ -41,6 +42,6 @@ def ignored(config: TuneConfig) -> list[str]:
     found = []
     if config.search.measure:
         found.append("kernels are chosen by predictions, as with search=no_measurement: nothing is measured")
-    if config.rivals:
+    if config.rivals and tuple(config.rivals) != DEFAULT_RIVALS:
         found.append("rivals= are not timed")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -41,15 +42,10 @@ def to_symbolic_relax(
 
     Raises DynamicShapeError and NetworkExportError.
     """
-    assert network.module is not None
     try:
-        with stage("torch.export"):
-            program = export(network.module, network.torch_inputs(), dynamic, network.name)
-        with stage("conversion to Relax"):
-            mod = torch_import.to_relax(program, SymbolicImporter(dynamic))
-            check_guards(program, dynamic.symbols, network.name)
-        with stage(LOWERING):
-            return lower(fold_batch_norm(mod), target, lowering)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # deprecations inside the exporters, which users cannot act on
+            return _lowered(network, dynamic, target, lowering, stage)
     except UserError:
         raise
     except Exception as error:  # exporters and passes raise many types
@@ -57,6 +53,19 @@ def to_symbolic_relax(
             f"network={network.name}: its conversion with symbolic extents failed: {kind_and_line(error)}; tune "
             "it for fixed shapes"
         ) from error
+
+
+def _lowered(
+    network: Network, dynamic: DynamicInputs, target: Target, lowering: Lowering, stage: Stage
+) -> tvm.IRModule:
+    assert network.module is not None
+    with stage("torch.export"):
+        program = export(network.module, network.torch_inputs(), dynamic, network.name)
+    with stage("conversion to Relax"):
+        mod = torch_import.to_relax(program, SymbolicImporter(dynamic))
+        check_guards(program, dynamic.symbols, network.name)
+    with stage(LOWERING):
+        return lower(fold_batch_norm(mod), target, lowering)
 
 
 def scheduled(
