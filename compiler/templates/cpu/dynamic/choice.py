@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 One = TypeVar("One")
 
-MOST_MEMBERS = 8
+MOST_MEMBERS = 6
 """Kernels of a family."""
 
 _WORST = 0.1
 """Weight of the worst regret relative to the mean."""
 
-_MEMBER_SHARE, _BREAKPOINT_SHARE = 0.002, 0.01
+_MEMBER_SHARE, _BREAKPOINT_SHARE = 0.003, 0.01
 """Mean regret that a further kernel has to save, and regret at one size that a breakpoint has to save."""
 
 

@@ -27,7 +27,7 @@ from .nodes import fixed, number, with_values
 from .prediction import Machine
 from ..contraction import variables_of
 from .product_family import FamilyTable, ProductFamily, product_family
-from .product_kernel import panels_of
+from .panels import panels_of
 from .row_kernel import read_row_task, row_kernel
 from .symbolic_product import Weight, read_symbolic_product
 

@@ -170,3 +170,8 @@ def loads_of(node: Any) -> list[TensorLoad]:
     found: list[TensorLoad] = []
     tvm_ffi.structural_walk(node, (TensorLoad, found.append))
     return found
+
+
+def values_of(axes: Sequence[Any], values: Sequence[Any]) -> dict[Any, Any]:
+    """Values by variable of axes."""
+    return {axis.var: value for axis, value in zip(axes, values, strict=True)}

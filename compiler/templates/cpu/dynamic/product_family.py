@@ -15,15 +15,9 @@ from tvm.tirx import Bind, IfThenElse
 from ..contraction import variables_of
 from .choice import MOST_MEMBERS, Family, choose, sampled_sizes
 from .nodes import INDEX, fixed, number, sequence, simple, with_values
+from .panels import packed_shape, turned_panels, with_prepared, with_turned
 from .prediction import MOST_PANELS, MOST_ROWS, Machine, ProductSize, cycles, members, panel_width
-from .product_kernel import (
-    Member,
-    packed_shape,
-    product_kernel,
-    turned_panels,
-    with_prepared,
-    with_turned,
-)
+from .product_kernel import Member, product_kernel
 from .symbolic_product import SymbolicProduct, Weight
 
 Ends = Callable[[Any], tuple[int, int]]
@@ -32,7 +26,7 @@ Ends = Callable[[Any], tuple[int, int]]
 _POINTS = 33
 """Points of the curve along which all sizes grow together."""
 
-_NARROW = 5
+_NARROW = 2
 """Kernels for fewer columns than a whole panel."""
 
 

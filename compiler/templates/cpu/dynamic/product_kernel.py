@@ -11,22 +11,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import tvm
 import tvm_ffi
-from numpy.typing import NDArray
 from tvm import tirx
-from tvm.ir.expr import TensorLoad
 from tvm.tirx import Bind, DeclBuffer, IfThenElse
 
 from ....codegen.prefetching import LINE_BYTES, prefetch
 from ..template import COLUMNS_FIRST
-from .elementwise_kernel import elementwise_loops
+from .addresses import Operand, RowsAsOne, Views
 from .nodes import (
     INDEX,
     allocated,
     ceildiv,
     fixed,
+    loads_of,
     local,
     loop,
     number,
@@ -38,11 +36,12 @@ from .nodes import (
     store,
     tile_start,
     unrolled,
+    values_of,
     vector,
     with_loads,
     with_values,
-    workspace,
 )
+from .panels import weight_load
 from .symbolic_product import SymbolicProduct, Weight
 
 _PASSES = 2
@@ -71,67 +70,6 @@ class Member:
         return self.panels * self.width
 
 
-def panels_of(weight: NDArray[Any], task: SymbolicProduct, width: int) -> NDArray[Any]:
-    """A constant weight in panels: [panel, axes of the reduction, width]."""
-    places = _places(task)
-    axes = [places[var] for var in (task.column.var, *(axis.var for axis in task.reduced))]
-    dropped = tuple(axis for axis in range(weight.ndim) if axis not in axes)
-    turned = np.transpose(weight, (*dropped, *axes)).reshape([weight.shape[axis] for axis in axes])
-    columns = turned.shape[0]
-    starts = np.minimum(np.arange(-(-columns // width)) * width, columns - width)
-    chosen = turned[starts[:, None] + np.arange(width)]
-    return np.ascontiguousarray(np.moveaxis(chosen, 1, -1))
-
-
-def packed_shape(task: SymbolicProduct, width: int) -> list[int]:
-    """Shape of `panels_of`."""
-    depths = [fixed(axis.dom.extent) or 0 for axis in task.reduced]
-    return [-(-(fixed(task.columns) or 0) // width), *depths, width]
-
-
-def _places(task: SymbolicProduct) -> dict[Any, int]:
-    units = {axis.var: 0 for axis in task.unit}
-    indices = [simple(with_values(at, units)) for at in task.weight.indices]
-    return {at: place for place, at in enumerate(indices) if isinstance(at, tirx.Var)}
-
-
-def with_prepared(task: SymbolicProduct, body: Any) -> Any:
-    """A statement after those that store what the product reads, such as a padded image."""
-    arrays = [block.writes[0].source for block in task.prepared]
-    stored = [elementwise_loops(block, task.parameters) for block in task.prepared]
-    return allocated(arrays, sequence(*stored, body))
-
-
-def turned_panels(task: SymbolicProduct, width: int) -> Any:
-    """Array for panels of a weight that each call brings into panels."""
-    depths = [axis.dom.extent for axis in task.reduced]
-    shape = [task.batch_count, ceildiv(task.columns, width), *depths, width]
-    return workspace(shape, str(task.weight.ty.dtype), "panels")
-
-
-def with_turned(task: SymbolicProduct, panels: Any, width: int, body: Any) -> Any:
-    """A statement after the one that fills `turned_panels`."""
-    depths = [axis.dom.extent for axis in task.reduced]
-    across = ceildiv(task.columns, width)
-    weight = _weight_load(task)
-
-    def panel(at: Any) -> Any:
-        batch, panel = at // across, at % across
-        start = tile_start(panel, width, task.columns)
-        batches = _values(task.batch, split_index(batch, [axis.dom.extent for axis in task.batch]))
-
-        def element(depth: Any, lane: Any) -> Any:
-            reduced = split_index(depth, depths)
-            values = {**batches, **_values(task.reduced, reduced), task.column.var: start + lane}
-            return store(panels, with_values(weight, values), [batch, panel, *reduced, lane])
-
-        return loop(
-            "depth", product(depths), lambda depth: loop("lane", width, lambda lane: element(depth, lane))
-        )
-
-    return allocated([panels], sequence(parallel("panel", product([task.batch_count, across]), panel), body))
-
-
 def product_kernel(task: SymbolicProduct, member: Member, panels: Any = None) -> Any:
     """Statement that computes the task for sizes of at least the member's register tile.
 
@@ -140,28 +78,22 @@ def product_kernel(task: SymbolicProduct, member: Member, panels: Any = None) ->
     return _Kernel(task, member, panels).statement()
 
 
-def _weight_load(task: SymbolicProduct) -> TensorLoad:
-    units = {axis.var: 0 for axis in task.unit}
-    return tirx.BufferLoad(
-        task.weight.source, [simple(with_values(at, units)) for at in task.weight.indices]
-    )
-
-
 class _Kernel:
     """What the parts of a kernel share."""
 
     def __init__(self, task: SymbolicProduct, member: Member, panels: Any) -> None:
         self.task, self.member, self.panels = task, member, panels
-        self.rows = RowsAsOne(task)
-        self.term = self.rows.flat(with_values(task.term, {axis.var: 0 for axis in task.unit}))
-        self.weight = _weight_load(task)
+        self.views = Views()
+        self.rows = RowsAsOne(task, self.views)
+        self.term = with_values(task.term, {axis.var: 0 for axis in task.unit})
+        self.loads = _Loads(self)
         self.across = ceildiv(task.columns, member.width)
         tile = (member.rows, member.panels, member.width)
         self.sums, self.kept = (local(tile, task.dtype, name) for name in ("sums", "kept"))
 
     def statement(self) -> Any:
         tiles = self._tiles()  # makes the views
-        views = [DeclBuffer(view, data=source.data) for source, view in self.rows.views.items()]
+        views = [DeclBuffer(view, data=source.data) for source, view in self.views.by_source.items()]
         return sequence(*views, tiles)
 
     def _tiles(self) -> Any:
@@ -215,12 +147,12 @@ class _Kernel:
 
     def _tile(self, batches: Mapping[Any, Any], batch: Any, row: Any, panel: Any, ahead: Any) -> Any:
         task, member = self.task, self.member
-        rows = [self.rows.bound(row + line, self.term) for line in range(member.rows)]
         starts = [tirx.Var("column", INDEX) for _ in range(member.panels)]
         columns = [
             Bind(start, tile_start(simple(panel + at), member.width, task.columns))
             for at, start in enumerate(starts)
         ]
+        tile = self.loads.of_tile(batches, batch, row, panel, starts)
         places = [(line, at) for line in range(member.rows) for at in range(member.panels)]
 
         def in_order(statement: Any) -> Any:
@@ -235,33 +167,21 @@ class _Kernel:
             return store(self.sums, tirx.const(0, task.dtype), [line, at, lane])
 
         def added(depths: Mapping[Any, Any]) -> Any:
-            def statement(line: int, at: int, lane: Any) -> Any:
-                values = {**batches, **rows[line][0], **depths}
-                weight = self._weight(values, batch, panel + at, starts[at], lane)
-                term = with_values(self._with_weight(weight), values)
-                sums = tirx.BufferLoad(self.sums, [number(line), number(at), lane])
-                return store(self.sums, sums + term, [line, at, lane])
+            binds, term = tile.at(depths)
 
-            return in_order(statement)
+            def statement(line: int, at: int, lane: Any) -> Any:
+                sums = tirx.BufferLoad(self.sums, [number(line), number(at), lane])
+                return store(self.sums, sums + term(line, at, lane), [line, at, lane])
+
+            return sequence(*binds, in_order(statement))
 
         return sequence(
             *columns,
-            *(bind for _, binds in rows for bind in binds),
+            *tile.binds,
             in_order(zero),
             _reduction(task, added, None) if ahead is None else self._fetching(added, *ahead),
             self._stored(batches, row, starts, in_order),
         )
-
-    def _weight(self, values: Mapping[Any, Any], batch: Any, panel: Any, start: Any, lane: Any) -> Any:
-        if self.task.layout is Weight.DIRECT:
-            return with_values(self.weight, {**values, self.task.column.var: start + lane})
-        depths = [values[axis.var] for axis in self.task.reduced]
-        first = [batch] if self.task.layout is Weight.TURNED else []
-        return tirx.BufferLoad(self.panels, [number(at) for at in (*first, panel, *depths, lane)])
-
-    def _with_weight(self, weight: Any) -> Any:
-        source = self.task.weight.source
-        return with_loads(self.term, lambda load: weight if load.source.same_as(source) else load)
 
     def _stored(self, batches: Mapping[Any, Any], row: Any, starts: Sequence[Any], in_order: Any) -> Any:
         """Writes the output. An epilogue reads the sums from the stack, in loops that keep its code short."""
@@ -327,47 +247,93 @@ class _Kernel:
         return store(place.source, with_values(value, values), place.indices)
 
 
-class RowsAsOne:
-    """The rows of a task as one axis: arrays with all of them as leading axes are viewed so."""
+class _Loads:
+    """The loads of data and weight that a kernel multiplies."""
 
-    def __init__(self, task: SymbolicProduct) -> None:
-        self.axes = [axis.var for axis in task.rows]
-        self.extents = [axis.dom.extent for axis in task.rows]
-        self.row = tirx.Var("row", INDEX)
-        self.views: dict[Any, Any] = {}
+    def __init__(self, kernel: _Kernel) -> None:
+        self.kernel, task = kernel, kernel.task
+        self.weight = weight_load(task)
+        self.data = next(load for load in loads_of(self._simple_term()) if not self._is_weight(load))
+        self.of_data = Operand(kernel.rows.flat(self.data), task, kernel.views)
+        direct = task.layout is Weight.DIRECT
+        self.of_weight = Operand(self.weight, task, kernel.views) if direct else None
+        self.panels = None if direct else kernel.views.of(kernel.panels)
 
-    def flat(self, node: Any) -> Any:
-        """The expression with loads from views where these exist."""
-        return node if len(self.axes) < 2 else with_loads(node, self._viewed)
-
-    def _viewed(self, load: TensorLoad) -> Any:
-        count, indices = len(self.axes), [simple(at) for at in load.indices]
-        shape = load.source.shape
-        leading = len(indices) >= count and all(
-            (at.same_as(var) or fixed(extent) == 1) and tvm_ffi.structural_equal(simple(size), simple(extent))
-            for at, var, size, extent in zip(indices, self.axes, shape, self.extents, strict=False)
+    def _simple_term(self) -> Any:
+        return with_loads(
+            self.kernel.term, lambda load: tirx.BufferLoad(load.source, [simple(at) for at in load.indices])
         )
-        if not leading:
-            return load
-        source = load.source
-        if source not in self.views:
-            self.views[source] = tirx.decl_buffer([product(shape)], str(source.dtype), f"{source.name}_rows")
-        place: Any = self.row
-        for at, size in zip(indices[count:], shape[count:], strict=True):
-            place = place * size + at
-        return tirx.BufferLoad(self.views[source], [place])
 
-    def values(self, row: Any) -> dict[Any, Any]:
-        """Values of the axes, and of the row of views."""
-        return {self.row: row, **dict(zip(self.axes, split_index(row, self.extents), strict=True))}
+    def _is_weight(self, load: Any) -> bool:
+        return bool(tvm_ffi.structural_equal(load, self.weight))
 
-    def bound(self, row: Any, node: Any) -> tuple[dict[Any, Any], list[Any]]:
-        """`values`, with variables for those that `node` reads, and their bindings."""
-        read: set[Any] = set()
-        tvm_ffi.structural_walk(node, (tirx.Var, read.add))
-        values = {var: value for var, value in self.values(row).items() if var in read}
-        names = {var: tirx.Var(var.name, INDEX) for var in values}
-        return names, [Bind(names[var], value) for var, value in values.items()]
+    def product(self, data: Any, weight: Any) -> Any:
+        """The term of a sum, of these operands."""
+        return with_loads(self._simple_term(), lambda load: weight if self._is_weight(load) else data)
+
+    def of_tile(
+        self, batches: Mapping[Any, Any], batch: Any, row: Any, panel: Any, starts: Sequence[Any]
+    ) -> _TileLoads:
+        """The loads of one register tile."""
+        return _TileLoads(self, batches, batch, row, panel, starts)
+
+
+class _TileLoads:
+    """Variables for the first place of each row and panel of a register tile, and loads from there."""
+
+    def __init__(
+        self,
+        loads: _Loads,
+        batches: Mapping[Any, Any],
+        batch: Any,
+        row: Any,
+        panel: Any,
+        starts: Sequence[Any],
+    ) -> None:
+        kernel, task, member = loads.kernel, loads.kernel.task, loads.kernel.member
+        self.loads = loads
+        self.rows = [{**batches, **kernel.rows.values(row + line)} for line in range(member.rows)]
+        self.columns = [{**batches, task.column.var: start} for start in starts]
+        if loads.of_weight is None:
+            depth = product([axis.dom.extent for axis in task.reduced])
+            first = batch * kernel.across if task.layout is Weight.TURNED else number(0)
+            weights = [simple((first + panel + at) * depth * member.width) for at in range(member.panels)]
+        else:
+            weights = [loads.of_weight.start(values) for values in self.columns]
+        data = [loads.of_data.start(values) for values in self.rows] if loads.of_data.linear else []
+        self.data, self.weights = ([tirx.Var("start", INDEX) for _ in of] for of in (data, weights))
+        self.binds = [
+            *(Bind(var, value) for var, value in zip(self.data, data, strict=True)),
+            *(Bind(var, value) for var, value in zip(self.weights, weights, strict=True)),
+        ]
+
+    def at(self, depths: Mapping[Any, Any]) -> tuple[list[Any], Any]:
+        """Bindings of one step of the reduction, and what makes its term for a row, a panel and a lane."""
+        loads, task, member = self.loads, self.loads.kernel.task, self.loads.kernel.member
+        if loads.of_weight is None:
+            flat: Any = number(0)
+            for axis in task.reduced:
+                flat = flat * axis.dom.extent + depths[axis.var]
+            weight_step = simple(flat * member.width)
+        else:
+            weight_step = loads.of_weight.step(depths)
+        steps = [tirx.Var("step", INDEX) for _ in range(2)]
+        data_step = loads.of_data.step(depths) if loads.of_data.linear else number(0)
+
+        def term(line: int, at: int, lane: Any) -> Any:
+            if loads.of_data.linear:
+                data = tirx.BufferLoad(loads.of_data.view, [self.data[line] + steps[0]])
+            else:
+                data = loads.of_data.at({**self.rows[line], **depths})
+            if loads.of_weight is not None and not loads.of_weight.linear:
+                column = self.columns[at][task.column.var] + lane
+                weight = loads.of_weight.at({**self.columns[at], task.column.var: column, **depths})
+            else:
+                view = loads.panels if loads.of_weight is None else loads.of_weight.view
+                weight = tirx.BufferLoad(view, [self.weights[at] + steps[1] + lane])
+            return loads.product(data, weight)
+
+        return [Bind(var, value) for var, value in zip(steps, (data_step, weight_step), strict=True)], term
 
 
 def _steps(task: SymbolicProduct) -> tuple[Any, int]:
@@ -404,10 +370,6 @@ def _axes_in_order(task: SymbolicProduct) -> Iterator[Any]:
     return (axis.var for axis in task.anchor.iter_vars if axis.var in spatial)
 
 
-def _values(axes: Sequence[Any], values: Sequence[Any]) -> dict[Any, Any]:
-    return {axis.var: value for axis, value in zip(axes, values, strict=True)}
-
-
 def _bound(axes: Sequence[Any], values: Sequence[Any]) -> tuple[dict[Any, Any], list[Any]]:
     names = [tirx.Var(axis.var.name, INDEX) for axis in axes]
-    return _values(axes, names), [Bind(name, value) for name, value in zip(names, values, strict=True)]
+    return values_of(axes, names), [Bind(name, value) for name, value in zip(names, values, strict=True)]
