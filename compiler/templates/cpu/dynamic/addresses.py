@@ -14,8 +14,22 @@ from tvm.ir.expr import TensorLoad
 from tvm.sym import detect_linear_equation
 
 from ..contraction import variables_of
-from .nodes import INDEX, fixed, number, product, simple, split_index, with_loads, with_values
-from .symbolic_product import SymbolicProduct
+from .member import Member
+from .nodes import (
+    INDEX,
+    Places,
+    ceildiv,
+    fixed,
+    loads_of,
+    number,
+    product,
+    simple,
+    split_index,
+    with_loads,
+    with_values,
+)
+from .panels import weight_load
+from .symbolic_product import SymbolicProduct, Weight
 
 
 class Views:
@@ -102,7 +116,88 @@ class RowsAsOne:
         """Values of the axes, and of the row of views."""
         return {self.row: row, **dict(zip(self.axes, split_index(row, self.extents), strict=True))}
 
-    def bound(self, row: Any, node: Any) -> tuple[dict[Any, Any], list[Any]]:
-        """`values`, with variables for those that `node` reads, and their bindings."""
-        read: set[Any] = set()
-        tvm_ffi.structural_wa
+
+class Loads:
+    """The loads of data and weight that a kernel multiplies."""
+
+    def __init__(self, task: SymbolicProduct, member: Member, panels: Any) -> None:
+        self.task, self.member = task, member
+        self.views = Views()
+        self.rows = RowsAsOne(task, self.views)
+        self.across = ceildiv(task.columns, member.width)
+        self._term = _simplified(with_values(task.term, {axis.var: 0 for axis in task.unit}))
+        self._weight = weight_load(task)
+        data = next(load for load in loads_of(self._term) if not self._is_weight(load))
+        self.of_data = Operand(self.rows.flat(data), task, self.views)
+        direct = task.layout is Weight.DIRECT
+        self.of_weight = Operand(self._weight, task, self.views) if direct else None
+        self.panels = None if direct else self.views.of(panels)
+
+    def _is_weight(self, load: Any) -> bool:
+        return bool(tvm_ffi.structural_equal(load, self._weight))
+
+    def product(self, data: Any, weight: Any) -> Any:
+        """The term of a sum, of these operands."""
+        return with_loads(self._term, lambda load: weight if self._is_weight(load) else data)
+
+
+class TileLoads:
+    """Variables for the first place of each row and panel of a register tile, and loads from there."""
+
+    def __init__(
+        self,
+        loads: Loads,
+        places: Places,
+        batches: Mapping[Any, Any],
+        batch: Any,
+        row: Any,
+        panel: Any,
+        starts: Sequence[Any],
+    ) -> None:
+        task, member = loads.task, loads.member
+        self.loads, self._places = loads, places
+        self.rows = [{**batches, **loads.rows.values(row + line)} for line in range(member.rows)]
+        self.columns = [{**batches, task.column.var: start} for start in starts]
+        if loads.of_weight is None:
+            depth = product([axis.dom.extent for axis in task.reduced])
+            first = batch * loads.across if task.layout is Weight.TURNED else number(0)
+            weights = [simple((first + panel + at) * depth * member.width) for at in range(member.panels)]
+        else:
+            weights = [loads.of_weight.start(values) for values in self.columns]
+        data = [loads.of_data.start(values) for values in self.rows] if loads.of_data.linear else []
+        of_data, self.data = places.kept(data)
+        of_weights, self.weights = places.kept(weights)
+        self.starts = of_data + of_weights
+
+    def at(self, depths: Mapping[Any, Any]) -> tuple[list[Any], Any]:
+        """Statements before one step of the reduction, and what makes its term for a row, a panel, a lane."""
+        loads, task, member = self.loads, self.loads.task, self.loads.member
+        if loads.of_weight is None:
+            flat: Any = number(0)
+            for axis in task.reduced:
+                flat = flat * axis.dom.extent + depths[axis.var]
+            weight_step = simple(flat * member.width)
+        else:
+            weight_step = loads.of_weight.step(depths)
+        data_step = loads.of_data.step(depths) if loads.of_data.linear else number(0)
+        statements, steps = self._places.kept([data_step, weight_step])
+
+        def term(line: int, at: int, lane: Any) -> Any:
+            if loads.of_data.linear:
+                data = tirx.BufferLoad(loads.of_data.view, [self.data[line] + steps[0]])
+            else:
+                data = loads.of_data.at({**self.rows[line], **depths})
+            if loads.of_weight is not None and not loads.of_weight.linear:
+                column = self.columns[at][task.column.var] + lane
+                weight = loads.of_weight.at({**self.columns[at], task.column.var: column, **depths})
+            else:
+                view = loads.panels if loads.of_weight is None else loads.of_weight.view
+                weight = tirx.BufferLoad(view, [self.weights[at] + steps[1] + lane])
+            return loads.product(data, weight)
+
+        return statements, term
+
+
+def _simplified(term: Any) -> Any:
+    """The expression with the indices of its loads simplified, as those of `weight_load` are."""
+    return with_loads(term, lambda load: tirx.BufferLoad(load.source, [simple(at) for at in load.indices]))

@@ -1,4 +1,4 @@
-"""Weights in panels of columns, which all kernels of a family read; the last panel overlaps the one before."""
+"""Weights in panels of columns, which all kernels read; the last panel overlaps the one before it."""
 
 from __future__ import annotations
 
@@ -92,6 +92,4 @@ def with_turned(task: SymbolicProduct, panels: Any, width: int, body: Any) -> An
 
 def weight_load(task: SymbolicProduct) -> TensorLoad:
     units = {axis.var: 0 for axis in task.unit}
-    return tirx.BufferLoad(
-        task.weight.source, [simple(with_values(at, units)) for at in task.weight.indices]
-    )
+    return tirx.BufferLoad(task.weight.source, [simple(with_values(at, units)) for at in task.weight.indices])
