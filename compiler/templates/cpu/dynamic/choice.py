@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 One = TypeVar("One")
 
-MOST_MEMBERS = 8
+MOST_MEMBERS = 6
 """Kernels of a family."""
 
 _WORST = 0.1
 """Weight of the worst regret relative to the mean."""
 
-_MEMBER_SHARE, _BREAKPOINT_SHARE = 0.002, 0.01
+_MEMBER_SHARE, _BREAKPOINT_SHARE = 0.003, 0.01
 """Mean regret that a further kernel has to save, and regret at one size that a breakpoint has to save."""
 
 
@@ -45,7 +45,7 @@ class Family(Generic[One]):
 
 
 def sampled_sizes(low: int, high: int, tiles: Sequence[int]) -> list[int]:
-    """Sizes to rate kernels at: a logarithmic grid, and one around each of the first multiples of each tile."""
+    """Sizes to rate kernels at: a logarithmic grid, and those around the first multiples of each tile."""
     steps = max(1, math.ceil(8 * math.log2(max(high, 1) / max(low, 1))))
     grid = {round(low * (high / low) ** (step / steps)) for step in range(steps + 1)}
     near = {tile * times + by for tile in tiles for times in range(1, 9) for by in (-1, 0, 1)}
@@ -116,11 +116,10 @@ def _path(regret: NDArray[np.float64], weights: NDArray[np.float64]) -> list[int
     total, came = costs[:, 0].copy(), []
     for column in costs.T[1:]:
         cheapest = int(np.argmin(total))
-        switched = total[cheapest] + _BREAKPOINT_SHARE * len(total) < total
+        switched = total[cheapest] + _BREAKPOINT_SHARE < total
         came.append(np.where(switched, cheapest, np.arange(len(total))))
-        total = np.where(switched, total[cheapest] + _BREAKPOINT_SHARE * len(total), total) + column
+        total = np.where(switched, total[cheapest] + _BREAKPOINT_SHARE, total) + column
     path = [int(np.argmin(total))]
     for before in reversed(came):
         path.append(int(before[path[-1]]))
     return path[::-1]
-

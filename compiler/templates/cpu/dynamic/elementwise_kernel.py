@@ -8,7 +8,18 @@ from typing import Any
 from tvm.s_tir.stmt import SBlock
 from tvm.tirx import BufferStore
 
-from .nodes import in_vectors, parallel, product, split_index, vector, with_values
+from .nodes import (
+    Places,
+    allocated,
+    in_vectors,
+    parallel,
+    product,
+    sequence,
+    split_index,
+    values_of,
+    vector,
+    with_values,
+)
 
 WIDTHS = (16, 8)
 """Elements of a vector, the widest that fits."""
@@ -24,15 +35,17 @@ def elementwise_loops(block: SBlock, parameters: Collection[Any]) -> Any:
     extents = [axis.dom.extent for axis in outer]
 
     def row(at: Any) -> Any:
-        indices = split_index(at, extents)
-        values = dict(zip((axis.var for axis in outer), indices, strict=True))
-        return in_vectors(
+        places = Places()
+        computed, indices = places.kept(split_index(at, extents))
+        values = values_of(outer, indices)
+        elements = in_vectors(
             "element",
             last.dom.extent,
             WIDTHS,
             lambda start, width: _vector(block, values, last, start, width),
             once=once,
         )
+        return allocated([places.array], sequence(*computed, elements)) if computed else elements
 
     return parallel("row", product(extents), row)
 

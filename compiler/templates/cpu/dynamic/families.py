@@ -23,12 +23,13 @@ from .....errors import UserError
 from ....instruction_sets import registers_of
 from ....targets import traits
 from ....tvm_compat import called_function, relax_bindings
-from .nodes import fixed, number, with_values
-from .prediction import Machine
 from ..contraction import variables_of
+from .nodes import fixed, number, with_values
+from .panels import panels_of
+from .prediction import Machine
 from .product_family import FamilyTable, ProductFamily, product_family
-from .product_kernel import panels_of
-from .row_kernel import read_row_task, row_kernel
+from .row_kernel import row_kernel
+from .row_task import read_row_task
 from .symbolic_product import Weight, read_symbolic_product
 
 Range = tuple[int, int]
@@ -141,9 +142,7 @@ def _site(func: PrimFunc, call: relax.Call, ranges: Mapping[str, Range]) -> _Sit
         results = list(results[0].fields)
     bound: dict[Any, Any] = {}
     types = [getattr(argument, "ty", None) for argument in arguments] + results
-    for param, given, type_ in zip(
-        func.params, [*arguments, *[None] * len(results)], types, strict=False
-    ):
+    for param, given, type_ in zip(func.params, [*arguments, *[None] * len(results)], types, strict=False):
         shape = getattr(type_, "shape", None)
         if not is_buffer_var(param):
             bound[param] = given

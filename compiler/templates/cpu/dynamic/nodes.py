@@ -170,3 +170,33 @@ def loads_of(node: Any) -> list[TensorLoad]:
     found: list[TensorLoad] = []
     tvm_ffi.structural_walk(node, (TensorLoad, found.append))
     return found
+
+
+def values_of(axes: Sequence[Any], values: Sequence[Any]) -> dict[Any, Any]:
+    """Values by variable of axes."""
+    return {axis.var: value for axis, value in zip(axes, values, strict=True)}
+
+
+_PLACES = 64
+"""Integers that a kernel keeps at most."""
+
+
+class Places:
+    """Integers that a kernel computes once, in registers: TVM puts the values of variables wherever those are
+    read, which makes long code of the divisions by symbolic extents."""
+
+    def __init__(self) -> None:
+        self.array = local([_PLACES], INDEX, "places")
+        self._count = 0
+
+    def kept(self, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Statements that compute the values, and the values."""
+        statements, results = [], []
+        for value in values:
+            if isinstance(value, (int, tirx.Var)) or fixed(value) is not None:
+                results.append(number(value))
+                continue
+            statements.append(store(self.array, value, [self._count]))
+            results.append(tirx.BufferLoad(self.array, [number(self._count)]))
+            self._count += 1
+        return statements, results

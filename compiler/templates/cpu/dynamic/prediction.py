@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..prediction import LATENCY, PER_CYCLE
 from ..template import COLUMNS_FIRST, ROWS_FIRST
-from .product_kernel import Member
+from .member import Member
 
 _TILE_START, _SUM_START = 60, 4
 """Cycles to begin and end a register tile, and for each of its vectors."""
@@ -43,8 +43,6 @@ class ProductSize:
     rows: int
     columns: int
     depth: int
-    packed: bool
-    """Whether all batches read the same weight."""
 
 
 def panel_width(columns: int, lanes: int) -> int:

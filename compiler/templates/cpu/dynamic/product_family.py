@@ -14,16 +14,11 @@ from tvm.tirx import Bind, IfThenElse
 
 from ..contraction import variables_of
 from .choice import MOST_MEMBERS, Family, choose, sampled_sizes
+from .member import Member
 from .nodes import INDEX, fixed, number, sequence, simple, with_values
+from .panels import packed_shape, turned_panels, with_prepared, with_turned
 from .prediction import MOST_PANELS, MOST_ROWS, Machine, ProductSize, cycles, members, panel_width
-from .product_kernel import (
-    Member,
-    packed_shape,
-    product_kernel,
-    turned_panels,
-    with_prepared,
-    with_turned,
-)
+from .product_kernel import product_kernel
 from .symbolic_product import SymbolicProduct, Weight
 
 Ends = Callable[[Any], tuple[int, int]]
@@ -32,7 +27,7 @@ Ends = Callable[[Any], tuple[int, int]]
 _POINTS = 33
 """Points of the curve along which all sizes grow together."""
 
-_NARROW = 5
+_NARROW = 2
 """Kernels for fewer columns than a whole panel."""
 
 
@@ -140,7 +135,7 @@ class _Sizes:
             key if same else max(1, round(float(np.interp(key, keys, self._curve[:, at]))))
             for at, same in enumerate(self._same, start=1)
         )
-        return ProductSize(batch, rows, columns, depth, self.task.layout is Weight.PACKED)
+        return ProductSize(batch, rows, columns, depth)
 
     @property
     def columns_follow(self) -> bool:
@@ -163,9 +158,7 @@ def _family(sizes: _Sizes, width: int, below: int | None, machine: Machine) -> F
 
     def predicted(member: Member, key: int) -> float:
         size = sizes.at(key)
-        few = size.rows < member.rows or (
-            symbolic and sizes.columns_follow and size.columns < member.columns
-        )
+        few = size.rows < member.rows or (symbolic and sizes.columns_follow and size.columns < member.columns)
         return math.inf if few else cycles(member, size, machine)
 
     tiles = sorted({member.rows for member in candidates})

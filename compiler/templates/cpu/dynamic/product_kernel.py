@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import tvm
-import tvm_ffi
-from numpy.typing import NDArray
 from tvm import tirx
-from tvm.ir.expr import TensorLoad
-from tvm.tirx import Bind, DeclBuffer, IfThenElse
+from tvm.tirx import DeclBuffer, IfThenElse
 
 from ....codegen.prefetching import LINE_BYTES, prefetch
 from ..template import COLUMNS_FIRST
-from .elementwise_kernel import elementwise_loops
+from .addresses import Loads, TileLoads
+from .member import Member
 from .nodes import (
-    INDEX,
+    Places,
     allocated,
     ceildiv,
     fixed,
@@ -38,10 +34,10 @@ from .nodes import (
     store,
     tile_start,
     unrolled,
+    values_of,
     vector,
     with_loads,
     with_values,
-    workspace,
 )
 from .symbolic_product import SymbolicProduct, Weight
 
@@ -52,86 +48,6 @@ _UNROLLED = (4, 2, 1)
 """Steps of the reduction in a row without a branch; the first that divides it."""
 
 
-@dataclass(frozen=True, order=True)
-class Member:
-    """One kernel of a family; it is right for all sizes of at least its register tile."""
-
-    width: int
-    """Columns of a panel."""
-    rows: int
-    """Rows of the register tile."""
-    panels: int
-    """Panels of the register tile."""
-    order: str
-    """Loop that is outermost."""
-
-    @property
-    def columns(self) -> int:
-        """Columns of the register tile."""
-        return self.panels * self.width
-
-
-def panels_of(weight: NDArray[Any], task: SymbolicProduct, width: int) -> NDArray[Any]:
-    """A constant weight in panels: [panel, axes of the reduction, width]."""
-    places = _places(task)
-    axes = [places[var] for var in (task.column.var, *(axis.var for axis in task.reduced))]
-    dropped = tuple(axis for axis in range(weight.ndim) if axis not in axes)
-    turned = np.transpose(weight, (*dropped, *axes)).reshape([weight.shape[axis] for axis in axes])
-    columns = turned.shape[0]
-    starts = np.minimum(np.arange(-(-columns // width)) * width, columns - width)
-    chosen = turned[starts[:, None] + np.arange(width)]
-    return np.ascontiguousarray(np.moveaxis(chosen, 1, -1))
-
-
-def packed_shape(task: SymbolicProduct, width: int) -> list[int]:
-    """Shape of `panels_of`."""
-    depths = [fixed(axis.dom.extent) or 0 for axis in task.reduced]
-    return [-(-(fixed(task.columns) or 0) // width), *depths, width]
-
-
-def _places(task: SymbolicProduct) -> dict[Any, int]:
-    units = {axis.var: 0 for axis in task.unit}
-    indices = [simple(with_values(at, units)) for at in task.weight.indices]
-    return {at: place for place, at in enumerate(indices) if isinstance(at, tirx.Var)}
-
-
-def with_prepared(task: SymbolicProduct, body: Any) -> Any:
-    """A statement after those that store what the product reads, such as a padded image."""
-    arrays = [block.writes[0].source for block in task.prepared]
-    stored = [elementwise_loops(block, task.parameters) for block in task.prepared]
-    return allocated(arrays, sequence(*stored, body))
-
-
-def turned_panels(task: SymbolicProduct, width: int) -> Any:
-    """Array for panels of a weight that each call brings into panels."""
-    depths = [axis.dom.extent for axis in task.reduced]
-    shape = [task.batch_count, ceildiv(task.columns, width), *depths, width]
-    return workspace(shape, str(task.weight.ty.dtype), "panels")
-
-
-def with_turned(task: SymbolicProduct, panels: Any, width: int, body: Any) -> Any:
-    """A statement after the one that fills `turned_panels`."""
-    depths = [axis.dom.extent for axis in task.reduced]
-    across = ceildiv(task.columns, width)
-    weight = _weight_load(task)
-
-    def panel(at: Any) -> Any:
-        batch, panel = at // across, at % across
-        start = tile_start(panel, width, task.columns)
-        batches = _values(task.batch, split_index(batch, [axis.dom.extent for axis in task.batch]))
-
-        def element(depth: Any, lane: Any) -> Any:
-            reduced = split_index(depth, depths)
-            values = {**batches, **_values(task.reduced, reduced), task.column.var: start + lane}
-            return store(panels, with_values(weight, values), [batch, panel, *reduced, lane])
-
-        return loop(
-            "depth", product(depths), lambda depth: loop("lane", width, lambda lane: element(depth, lane))
-        )
-
-    return allocated([panels], sequence(parallel("panel", product([task.batch_count, across]), panel), body))
-
-
 def product_kernel(task: SymbolicProduct, member: Member, panels: Any = None) -> Any:
     """Statement that computes the task for sizes of at least the member's register tile.
 
@@ -140,52 +56,43 @@ def product_kernel(task: SymbolicProduct, member: Member, panels: Any = None) ->
     return _Kernel(task, member, panels).statement()
 
 
-def _weight_load(task: SymbolicProduct) -> TensorLoad:
-    units = {axis.var: 0 for axis in task.unit}
-    return tirx.BufferLoad(
-        task.weight.source, [simple(with_values(at, units)) for at in task.weight.indices]
-    )
-
-
 class _Kernel:
     """What the parts of a kernel share."""
 
     def __init__(self, task: SymbolicProduct, member: Member, panels: Any) -> None:
         self.task, self.member, self.panels = task, member, panels
-        self.rows = RowsAsOne(task)
-        self.term = self.rows.flat(with_values(task.term, {axis.var: 0 for axis in task.unit}))
-        self.weight = _weight_load(task)
-        self.across = ceildiv(task.columns, member.width)
+        self.loads = Loads(task, member, panels)
+        self.rows = self.loads.rows
         tile = (member.rows, member.panels, member.width)
         self.sums, self.kept = (local(tile, task.dtype, name) for name in ("sums", "kept"))
 
     def statement(self) -> Any:
         tiles = self._tiles()  # makes the views
-        views = [DeclBuffer(view, data=source.data) for source, view in self.rows.views.items()]
+        views = [DeclBuffer(view, data=source.data) for source, view in self.loads.views.by_source.items()]
         return sequence(*views, tiles)
 
     def _tiles(self) -> Any:
         task, member = self.task, self.member
-        down, along = ceildiv(task.row_count, member.rows), ceildiv(self.across, member.panels)
+        down, along = ceildiv(task.row_count, member.rows), ceildiv(self.loads.across, member.panels)
 
         def tile(at: Any) -> Any:
-            batch, rest = (at // product([down, along]), at % product([down, along])) if task.batch else (0, at)
+            tiles = product([down, along])
+            batch, rest = (at // tiles, at % tiles) if task.batch else (0, at)
             if member.order == COLUMNS_FIRST:
                 across, line = rest // down, rest % down
             else:
                 line, across = rest // along, rest % along
-            row, panel = (tirx.Var(name, INDEX) for name in ("row", "panel"))
             batches = split_index(number(batch), [axis.dom.extent for axis in task.batch])
-            values = _bound(task.batch, batches)
-            return allocated(
-                [self.sums, self.kept] if task.epilogue else [self.sums],
-                sequence(
-                    Bind(row, tile_start(line, member.rows, task.row_count)),
-                    Bind(panel, tile_start(across, member.panels, self.across)),
-                    *values[1],
-                    self._tile(values[0], number(batch), row, panel, self._ahead(line, across)),
-                ),
+            places = Places()
+            row, panel = (
+                tile_start(line, member.rows, task.row_count),
+                tile_start(across, member.panels, self.loads.across),
             )
+            computed, (row, panel, line, *batches) = places.kept([row, panel, line, *batches])
+            kept = [self.kept] if task.epilogue else []
+            values = values_of(task.batch, batches)
+            body = self._tile(places, values, number(batch), row, panel, self._ahead(line, across))
+            return allocated([places.array, self.sums, *kept], sequence(*computed, body))
 
         return parallel("tile", product([task.batch_count, along, down]), tile)
 
@@ -213,14 +120,14 @@ class _Kernel:
         first, others = (_reduction(self.task, added, one) for one in (ahead, None))
         return IfThenElse(line < number(_PASSES), first, others)
 
-    def _tile(self, batches: Mapping[Any, Any], batch: Any, row: Any, panel: Any, ahead: Any) -> Any:
+    def _tile(
+        self, kept: Places, batches: Mapping[Any, Any], batch: Any, row: Any, panel: Any, ahead: Any
+    ) -> Any:
         task, member = self.task, self.member
-        rows = [self.rows.bound(row + line, self.term) for line in range(member.rows)]
-        starts = [tirx.Var("column", INDEX) for _ in range(member.panels)]
-        columns = [
-            Bind(start, tile_start(simple(panel + at), member.width, task.columns))
-            for at, start in enumerate(starts)
-        ]
+        columns, starts = kept.kept(
+            [tile_start(simple(panel + at), member.width, task.columns) for at in range(member.panels)]
+        )
+        tile = TileLoads(self.loads, kept, batches, batch, row, panel, starts)
         places = [(line, at) for line in range(member.rows) for at in range(member.panels)]
 
         def in_order(statement: Any) -> Any:
@@ -235,33 +142,21 @@ class _Kernel:
             return store(self.sums, tirx.const(0, task.dtype), [line, at, lane])
 
         def added(depths: Mapping[Any, Any]) -> Any:
-            def statement(line: int, at: int, lane: Any) -> Any:
-                values = {**batches, **rows[line][0], **depths}
-                weight = self._weight(values, batch, panel + at, starts[at], lane)
-                term = with_values(self._with_weight(weight), values)
-                sums = tirx.BufferLoad(self.sums, [number(line), number(at), lane])
-                return store(self.sums, sums + term, [line, at, lane])
+            steps, term = tile.at(depths)
 
-            return in_order(statement)
+            def statement(line: int, at: int, lane: Any) -> Any:
+                sums = tirx.BufferLoad(self.sums, [number(line), number(at), lane])
+                return store(self.sums, sums + term(line, at, lane), [line, at, lane])
+
+            return sequence(*steps, in_order(statement))
 
         return sequence(
             *columns,
-            *(bind for _, binds in rows for bind in binds),
+            *tile.starts,
             in_order(zero),
             _reduction(task, added, None) if ahead is None else self._fetching(added, *ahead),
             self._stored(batches, row, starts, in_order),
         )
-
-    def _weight(self, values: Mapping[Any, Any], batch: Any, panel: Any, start: Any, lane: Any) -> Any:
-        if self.task.layout is Weight.DIRECT:
-            return with_values(self.weight, {**values, self.task.column.var: start + lane})
-        depths = [values[axis.var] for axis in self.task.reduced]
-        first = [batch] if self.task.layout is Weight.TURNED else []
-        return tirx.BufferLoad(self.panels, [number(at) for at in (*first, panel, *depths, lane)])
-
-    def _with_weight(self, weight: Any) -> Any:
-        source = self.task.weight.source
-        return with_loads(self.term, lambda load: weight if load.source.same_as(source) else load)
 
     def _stored(self, batches: Mapping[Any, Any], row: Any, starts: Sequence[Any], in_order: Any) -> Any:
         """Writes the output. An epilogue reads the sums from the stack, in loops that keep its code short."""
@@ -285,10 +180,7 @@ class _Kernel:
                 "line",
                 member.rows,
                 lambda line: sequence(
-                    *(
-                        self._epilogue(batches, row + line, line, at, start)
-                        for at, start in enumerate(starts)
-                    )
+                    *(self._epilogue(batches, row + line, line, at, start) for at, start in enumerate(starts))
                 ),
             ),
         )
@@ -304,9 +196,7 @@ class _Kernel:
         def lane_of(lane: Any) -> Any:
             sums = tirx.BufferLoad(self.kept, [number(line), number(at), lane])
             result = with_loads(value, lambda load: sums if load.source.same_as(task.sums) else load)
-            return self._store(
-                block.writes[0].source, result, target, batches, row, start + lane, task
-            )
+            return self._store(block.writes[0].source, result, target, batches, row, start + lane, task)
 
         return vector(self.member.width, lane_of)
 
@@ -325,49 +215,6 @@ class _Kernel:
         values = {**batches, **self.rows.values(row), task.column.var: column}
         place = with_values(place, values)
         return store(place.source, with_values(value, values), place.indices)
-
-
-class RowsAsOne:
-    """The rows of a task as one axis: arrays with all of them as leading axes are viewed so."""
-
-    def __init__(self, task: SymbolicProduct) -> None:
-        self.axes = [axis.var for axis in task.rows]
-        self.extents = [axis.dom.extent for axis in task.rows]
-        self.row = tirx.Var("row", INDEX)
-        self.views: dict[Any, Any] = {}
-
-    def flat(self, node: Any) -> Any:
-        """The expression with loads from views where these exist."""
-        return node if len(self.axes) < 2 else with_loads(node, self._viewed)
-
-    def _viewed(self, load: TensorLoad) -> Any:
-        count, indices = len(self.axes), [simple(at) for at in load.indices]
-        shape = load.source.shape
-        leading = len(indices) >= count and all(
-            (at.same_as(var) or fixed(extent) == 1) and tvm_ffi.structural_equal(simple(size), simple(extent))
-            for at, var, size, extent in zip(indices, self.axes, shape, self.extents, strict=False)
-        )
-        if not leading:
-            return load
-        source = load.source
-        if source not in self.views:
-            self.views[source] = tirx.decl_buffer([product(shape)], str(source.dtype), f"{source.name}_rows")
-        place: Any = self.row
-        for at, size in zip(indices[count:], shape[count:], strict=True):
-            place = place * size + at
-        return tirx.BufferLoad(self.views[source], [place])
-
-    def values(self, row: Any) -> dict[Any, Any]:
-        """Values of the axes, and of the row of views."""
-        return {self.row: row, **dict(zip(self.axes, split_index(row, self.extents), strict=True))}
-
-    def bound(self, row: Any, node: Any) -> tuple[dict[Any, Any], list[Any]]:
-        """`values`, with variables for those that `node` reads, and their bindings."""
-        read: set[Any] = set()
-        tvm_ffi.structural_walk(node, (tirx.Var, read.add))
-        values = {var: value for var, value in self.values(row).items() if var in read}
-        names = {var: tirx.Var(var.name, INDEX) for var in values}
-        return names, [Bind(names[var], value) for var, value in values.items()]
 
 
 def _steps(task: SymbolicProduct) -> tuple[Any, int]:
@@ -402,12 +249,3 @@ def _axes_in_order(task: SymbolicProduct) -> Iterator[Any]:
     """Variables of the anchor in the order of the output's axes."""
     spatial = {axis.var for axis in (*task.batch, *task.rows, task.column)}
     return (axis.var for axis in task.anchor.iter_vars if axis.var in spatial)
-
-
-def _values(axes: Sequence[Any], values: Sequence[Any]) -> dict[Any, Any]:
-    return {axis.var: value for axis, value in zip(axes, values, strict=True)}
-
-
-def _bound(axes: Sequence[Any], values: Sequence[Any]) -> tuple[dict[Any, Any], list[Any]]:
-    names = [tirx.Var(axis.var.name, INDEX) for axis in axes]
-    return _values(axes, names), [Bind(name, value) for name, value in zip(names, values, strict=True)]

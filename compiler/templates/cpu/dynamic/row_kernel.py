@@ -1,28 +1,24 @@
-"""Kernels of tasks that are no products: softmax, normalisation, reductions, pooling and element-wise blocks.
+"""Kernels of tasks that are no products: softmax, normalisation, reductions, pooling, element-wise blocks.
 
-Blocks that work on the same rows of their arrays run row after row, and threads share the rows. Values between
-such blocks are kept for one row. Elements of a row are computed in whole vectors, see `in_vectors`; the sum of
-a row is made in several vectors, which are added up at its end.
+Blocks that work on the same rows of their arrays run row after row, and threads share the rows. Values
+between such blocks are kept for one row. Elements of a row are computed in whole vectors, see `in_vectors`;
+the sum of a row is made in several vectors, which are added up at its end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import tvm
-import tvm_ffi
 from tvm import tirx
 from tvm.ir.expr import TensorLoad
-from tvm.s_tir.schedule import Schedule, ScheduleError
 from tvm.s_tir.stmt import SBlock
-from tvm.tirx import BufferStore, IterVar, PrimFunc
+from tvm.tirx import IterVar
 
-from ..contraction import blocks_of, is_elementwise, reduces, variables_of, writes_output
-from ..stages import inline_blocks
+from ..contraction import reduces
 from .elementwise_kernel import WIDTHS, elementwise_loops
 from .nodes import (
+    Places,
     allocated,
     fixed,
     in_vectors,
@@ -36,12 +32,12 @@ from .nodes import (
     simple,
     split_index,
     store,
-    unrolled,
     vector,
     with_loads,
     with_values,
     workspace,
 )
+from .row_task import RowGroup, RowTask, combination_of, reduced_of, spatial_of
 
 STACK_ELEMENTS = 4096
 """Elements of the largest array of one row that is on the stack."""
@@ -49,141 +45,8 @@ STACK_ELEMENTS = 4096
 _LANES, _SUMS = 8, 4
 """Elements of a vector of partial sums, and vectors of partial sums of one row."""
 
-_COMBINED = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min)
-"""Operations of a reduction, whose order may change."""
-
 Bound = Callable[[Any], int]
 """Largest value of an extent."""
-
-
-@dataclass(frozen=True, eq=False)
-class RowGroup:
-    """Blocks that run together, row after row."""
-
-    blocks: tuple[SBlock, ...]
-    axes: int
-    """Leading axes of each block that are the rows; 0 for an element-wise block on its own."""
-
-
-@dataclass(frozen=True, eq=False)
-class RowTask:
-    """A function as groups of blocks."""
-
-    func: PrimFunc
-    groups: tuple[RowGroup, ...]
-
-
-def read_row_task(func: PrimFunc) -> RowTask | None:
-    """The groups of a function; None if a block of it is of another form."""
-    func = _inlined(func)
-    blocks = blocks_of(tvm.IRModule({"main": func}))
-    if not blocks or not all(map(_is_simple, blocks)):
-        return None
-    groups: list[RowGroup] = []
-    for block in blocks:
-        alone = _common_rows([block]) if reduces(block) else 0
-        joined = (*groups[-1].blocks, block) if groups else (block,)
-        axes = _common_rows(joined) if groups else 0
-        if axes and axes >= max(alone, groups[-1].axes):  # fewer axes would keep fewer threads busy
-            groups[-1] = RowGroup(joined, axes)
-        else:
-            groups.append(RowGroup((block,), alone))
-    return RowTask(func, tuple(groups))
-
-
-def _inlined(func: PrimFunc) -> PrimFunc:
-    """The function with element-wise blocks computed at their reader, if that is one of as many axes."""
-    sch = Schedule(tvm.IRModule({"main": func}), debug_mask=0, error_render_level="none")
-    blocks = blocks_of(sch.mod)
-    if len({block.name_hint for block in blocks}) < len(blocks):
-        return func
-    for block in blocks:
-        written = block.writes[0].source
-        readers = [other for other in blocks if any(written.same_as(read.source) for read in other.reads)]
-        if (
-            is_elementwise(block)
-            and not writes_output(block, func)
-            and len(readers) == 1
-            and len(readers[0].iter_vars) == len(block.iter_vars)
-        ):
-            try:
-                inline_blocks(sch, [block.name_hint])
-            except ScheduleError:  # such as a block that is read in two places of another shape
-                continue
-    return sch.mod["main"]
-
-
-def _is_simple(block: SBlock) -> bool:
-    """Whether the block stores one value, each at its own place, or reduces to it."""
-    if not isinstance(block.body, BufferStore) or len(block.writes) != 1:
-        return False
-    spatial = _spatial(block)
-    written = [at.min for at in block.writes[0].region]
-    plain = len(written) == len(spatial) and all(
-        at.same_as(axis.var) or fixed(axis.dom.extent) == 1
-        for at, axis in zip(written, spatial, strict=True)
-    )
-    if not reduces(block):
-        return plain and block.init is None
-    return plain and block.init is not None and _combined(block) is not None
-
-
-def _spatial(block: SBlock) -> list[IterVar]:
-    return [axis for axis in block.iter_vars if axis.iter_type != IterVar.CommReduce]
-
-
-def _reduced(block: SBlock) -> list[IterVar]:
-    return [axis for axis in block.iter_vars if axis.iter_type == IterVar.CommReduce]
-
-
-def _combined(block: SBlock) -> tuple[type, Any] | None:
-    """Operation of a reduction, and the value that it adds to the result."""
-    value, own = block.body.value, block.writes[0].source
-    if not isinstance(value, _COMBINED) or block.init is None:
-        return None
-    for result, added in ((value.a, value.b), (value.b, value.a)):
-        if isinstance(result, TensorLoad) and result.source.same_as(own):
-            return type(value), added
-    return None
-
-
-def _common_rows(blocks: Sequence[SBlock]) -> int:
-    """Leading axes that all blocks have in common, so that a row reads what the same row wrote."""
-    for count in range(min(len(_spatial(block)) for block in blocks), 0, -1):
-        if all(_reads_own_rows(block, blocks, count) for block in blocks):
-            return count if all(_reads_along(block, count) for block in blocks) else max(count - 1, 0)
-    return 0
-
-
-def _reads_own_rows(block: SBlock, blocks: Sequence[SBlock], count: int) -> bool:
-    written = [one.writes[0].source for one in blocks]
-    rows = _spatial(block)[:count]
-    if not all(
-        tvm_ffi.structural_equal(simple(axis.dom.extent), simple(other.dom.extent))
-        for one in blocks
-        for axis, other in zip(rows, _spatial(one), strict=False)
-    ):
-        return False
-    return all(
-        len(load.indices) >= count
-        and all(at.same_as(axis.var) or fixed(axis.dom.extent) == 1 for at, axis in zip(load.indices, rows, strict=False))
-        for load in loads_of(block.body.value)
-        if any(load.source.same_as(source) for source in written)
-    )
-
-
-def _reads_along(block: SBlock, count: int) -> bool:
-    """Whether a reduction without other axes than `count` rows reads consecutive elements."""
-    reduced = _reduced(block)
-    if not reduced or len(_spatial(block)) > count:
-        return True
-    rows = {axis.var for axis in _spatial(block)}
-    depths = {axis.var for axis in reduced}
-    return not any(
-        variables_of([load.indices[-1]]) & rows
-        for load in loads_of(block.body.value)
-        if variables_of(load.indices) & depths
-    )
 
 
 def row_kernel(task: RowTask, bound: Bound) -> Any:
@@ -215,15 +78,17 @@ def _kept_by_row(group: RowGroup, task: RowTask, outputs: set[Any]) -> list[Any]
 
 def _group(group: RowGroup, kept: Sequence[Any], bound: Bound) -> Any:
     """Rows in parallel, and the group's blocks in each."""
-    extents = [axis.dom.extent for axis in _spatial(group.blocks[0])[: group.axes]]
+    extents = [axis.dom.extent for axis in spatial_of(group.blocks[0])[: group.axes]]
 
     def row(at: Any) -> Any:
         names = {}
         for source in kept:
             names[source] = _row_array(source, source.shape[group.axes :], bound)
-        indices = split_index(at, extents)
+        places = Places()
+        computed, indices = places.kept(split_index(at, extents))
         body = [_block(block, indices, names) for block in group.blocks]
-        return allocated(list(names.values()), sequence(*body))
+        arrays = [places.array, *names.values()] if computed else list(names.values())
+        return allocated(arrays, sequence(*computed, *body))
 
     return parallel("row", product(extents), row)
 
@@ -241,8 +106,8 @@ class _RowBlock:
 
     def __init__(self, block: SBlock, indices: Sequence[Any], names: Mapping[Any, Any]) -> None:
         self.block, self.names, self.count = block, names, len(indices)
-        spatial = _spatial(block)
-        self.inner, self.reduced = spatial[len(indices) :], _reduced(block)
+        spatial = spatial_of(block)
+        self.inner, self.reduced = spatial[len(indices) :], reduced_of(block)
         self.rows = {axis.var: at for axis, at in zip(spatial, indices, strict=False)}
 
     @property
@@ -321,7 +186,7 @@ def _vector(this: _RowBlock, values: Mapping[Any, Any], last: IterVar, start: An
         return vector(
             width, lambda lane: this.stored(this.expression(block.body.value, at_lane(lane)), at_lane(lane))
         )
-    combined = _combined(block)
+    combined = combination_of(block)
     assert combined is not None
     operation, added = combined
     sums = local([width], str(block.writes[0].source.dtype), "sums")
@@ -331,9 +196,7 @@ def _vector(this: _RowBlock, values: Mapping[Any, Any], last: IterVar, start: An
             width,
             lambda lane: store(
                 sums,
-                operation(
-                    tirx.BufferLoad(sums, [lane]), this.expression(added, {**at_lane(lane), **depths})
-                ),
+                operation(tirx.BufferLoad(sums, [lane]), this.expression(added, {**at_lane(lane), **depths})),
                 [lane],
             ),
         )
@@ -351,7 +214,7 @@ def _vector(this: _RowBlock, values: Mapping[Any, Any], last: IterVar, start: An
 def _row_sum(this: _RowBlock) -> Any:
     """Reduction of a row in several vectors, then one vector, then single elements."""
     block = this.block
-    combined = _combined(block)
+    combined = combination_of(block)
     assert combined is not None
     operation, added = combined
     *outer, last = this.reduced
@@ -392,9 +255,7 @@ def _row_sum(this: _RowBlock) -> Any:
         return vector(_LANES, lambda lane: store(sums, block.init.value, [at, lane]))
 
     def folded(at: int) -> Any:
-        return vector(
-            _LANES, lambda lane: store(sums, operation(load(0, lane), load(at, lane)), [0, lane])
-        )
+        return vector(_LANES, lambda lane: store(sums, operation(load(0, lane), load(at, lane)), [0, lane]))
 
     total = load(0, 0)
     for lane in range(1, _LANES):

@@ -1,4 +1,4 @@
-"""Reading of a task of symbolic extents as a product: of matrices, or of the windows of images and a filter."""
+"""Reading of a task of symbolic extents as a product: of matrices, or of windows of images and a filter."""
 
 from __future__ import annotations
 
@@ -148,8 +148,7 @@ def _with_axes(
     if not spatial or len(written) != len(spatial):
         return None
     if not all(
-        fixed(axis.dom.extent) == 1 or at.same_as(axis.var)
-        for axis, at in zip(spatial, written, strict=True)
+        fixed(axis.dom.extent) == 1 or at.same_as(axis.var) for axis, at in zip(spatial, written, strict=True)
     ):
         return None
     unit = tuple(axis for axis in reduced if fixed(axis.dom.extent) == 1)
