@@ -15,6 +15,9 @@ from ...files import write_whole
 FILE = "dynamic.json"
 """Name of the result in the folder of the report."""
 
+PLAIN = "plain"
+"""Kind of a task with a plain schedule in place of a family of kernels."""
+
 
 @dataclass(frozen=True)
 class SizeResult:
@@ -52,7 +55,7 @@ class DynamicResult:
     @property
     def plain(self) -> list[str]:
         """Names of the tasks with symbolic extents that have a plain schedule."""
-        return [str(task["name"]) for task in self.tasks if task["kind"] == "plain"]
+        return [str(task["name"]) for task in self.tasks if task["kind"] == PLAIN]
 
     def write(self, folder: Path) -> Path:
         """Writes the result as JSON and returns its path."""

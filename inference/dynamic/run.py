@@ -18,6 +18,7 @@ from tvm.target import Target
 from ... import __version__
 from ...compiler.codegen.argument_checks import marked_internal
 from ...compiler.codegen.passes import improve_code
+from ...compiler.codegen.plain_schedules import plainly_scheduled
 from ...compiler.dynamic.symbols import DynamicShapeError
 from ...compiler.networks import Network, load_network
 from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, dynamic_inputs
@@ -34,7 +35,7 @@ from ..deploy.original import Original
 from ..deploy.outputs import OutputFormError
 from ..run.config import TuneConfig
 from ..run.profiling import StageClock
-from .result import DynamicResult, SizeResult
+from .result import PLAIN, DynamicResult, SizeResult
 from .settings import ignored
 from .sizes import sizes_to_compare
 
@@ -71,16 +72,31 @@ class DynamicRun:
             network = load_network(
                 config.network, inputs=dynamic.at(dynamic.traced), seed=config.seed, kwargs=config.kwargs
             )
-        mod = to_symbolic_relax(network, dynamic, target, config.lowering, self.watch.stage)
+        fused = to_symbolic_relax(network, dynamic, target, config.lowering, self.watch.stage)
         with self.watch.stage("choose kernels"):
-            mod, tasks = scheduled(mod, dynamic, target)
+            mod, tasks = scheduled(fused, dynamic, target)
+        try:
+            compiled, sizes = self._compared(network, dynamic, target, mod)
+        except DynamicOutputError as error:
+            self.console.print(f"{error}; trying plain schedules", style="yellow", markup=False, soft_wrap=True)
+            tasks = [{**task, "kind": PLAIN} for task in tasks]
+            compiled, sizes = self._compared(network, dynamic, target, plainly_scheduled(fused))
+        return self._reported(network, dynamic, compiled, sizes, tasks)
+
+    def _compared(
+        self, network: Network, dynamic: DynamicInputs, target: Target, mod: tvm.IRModule
+    ) -> tuple[CompiledNetwork, list[SizeResult]]:
+        """The compiled network, and its outputs at several sizes if it runs here.
+
+        Raises DynamicOutputError and NetworkBuildError.
+        """
         with self.watch.stage("compile"), self.console.status("compiling the network"):
             compiled = compile_symbolic(mod, dynamic, target, network.name)
-        sizes: list[SizeResult] = []
-        if runs_here(target):
-            with self.watch.stage("check outputs"), self.console.status("comparing outputs"):
-                sizes = [self._at(network, dynamic, compiled, one) for one in sizes_to_compare(dynamic.symbols)]
-        return self._reported(network, dynamic, compiled, sizes, tasks)
+        if not runs_here(target):
+            return compiled, []
+        with self.watch.stage("check outputs"), self.console.status("comparing outputs"):
+            sizes = sizes_to_compare(dynamic.symbols)
+            return compiled, [self._at(network, dynamic, compiled, one) for one in sizes]
 
     def _at(
         self, network: Network, dynamic: DynamicInputs, compiled: CompiledNetwork, sizes: Mapping[str, int]
@@ -95,9 +111,7 @@ class DynamicRun:
         except OutputFormError as error:
             fault = first_line(error)
         if fault:
-            raise DynamicOutputError(
-                f"network={network.name} at {where}: {fault}; no library was written: tune it for fixed shapes"
-            )
+            raise DynamicOutputError(f"network={network.name} at {where}: {fault}; tune it for fixed shapes")
         return SizeResult(sizes, check.max_abs_difference, check.tolerance, _median_s(compiled, arrays))
 
     def _reported(

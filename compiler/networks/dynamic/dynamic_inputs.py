@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any
 
-from ..importing import onnx_import
 from ..inputs import InputSpec, has_value
 from ..known import ZOO
 from ...dynamic.symbols import (
@@ -94,13 +92,18 @@ def dynamic_inputs(
     """The inputs that the options of `foretune tune` describe.
 
     Args:
-        network: name, import path or ONNX file.
-        inputs: specifications with texts as extents; None for those of the name or of the file.
+        network: name or import path.
+        inputs: specifications with texts as extents; None for those of the name.
         batch: a batch size or a range such as `1:16`, for inputs that are not given.
         dims: ranges of symbols, see `symbols_of_dims`.
 
-    Raises DynamicShapeError, and the errors of `onnx_import.input_signature`.
+    Raises DynamicShapeError.
     """
+    if network.endswith(".onnx"):
+        raise DynamicShapeError(
+            f"network={network}: ONNX files have no dynamic shapes here yet; give the PyTorch module, or fixed "
+            "shapes"
+        )
     ranges = symbols_of_dims(dims or {})
     if isinstance(batch, str):
         if inputs is not None:
@@ -110,7 +113,7 @@ def dynamic_inputs(
             )
         ranges = joined([ranges, {BATCH: Symbol.parsed(BATCH, batch)}])
     if inputs is None:
-        inputs = _own_inputs(network, BATCH if isinstance(batch, str) else batch, ranges)
+        inputs = _own_inputs(network, BATCH if isinstance(batch, str) else batch)
     shapes: list[Shape | None] = []
     settings: list[Mapping[str, Any]] = []
     given: list[Mapping[str, Symbol]] = [ranges]
@@ -140,30 +143,10 @@ def dynamic_inputs(
     return DynamicInputs({name: found[name] for name in dict.fromkeys(used)}, tuple(shapes), tuple(settings))
 
 
-def _own_inputs(network: str, batch: int | str, ranges: Mapping[str, Symbol]) -> list[InputSpec]:
-    """Specifications of a known network or of an ONNX file, with the names of symbols as extents."""
-    if not network.endswith(".onnx"):
-        if network not in ZOO:
-            raise DynamicShapeError(
-                f'network={network}: an import path needs input shapes, such as inputs=[[1,"n=1:512"]]'
-            )
-        return [{**spec, "shape": [batch, *spec["shape"][1:]]} for spec in ZOO[network].inputs]
-    specs: list[InputSpec] = []
-    for name, shape, dtype in onnx_import.input_signature(Path(network), names=True):
-        extents = [
-            batch if axis == 0 and not isinstance(extent, int) and extent not in ranges else extent
-            for axis, extent in enumerate(shape)
-        ]
-        for extent in extents:
-            if extent is None:
-                raise DynamicShapeError(
-                    f"network={network}: input {name} has an extent without a name; give every input's shape, "
-                    'such as inputs=[[1,"n=1:512"]]'
-                )
-            if isinstance(extent, str) and extent not in ranges:
-                raise DynamicShapeError(
-                    f"network={network}: extent {extent} of input {name} has no range; give "
-                    f"dims.{extent}=1:512"
-                )
-        specs.append({"shape": extents, "dtype": dtype})
-    return specs
+def _own_inputs(network: str, batch: int | str) -> list[InputSpec]:
+    """Specifications of a known network, whose leading extent is the batch."""
+    if network not in ZOO:
+        raise DynamicShapeError(
+            f'network={network}: an import path needs input shapes, such as inputs=[[1,"n=1:512"]]'
+        )
+    return [{**spec, "shape": [batch, *spec["shape"][1:]]} for spec in ZOO[network].inputs]

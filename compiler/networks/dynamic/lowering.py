@@ -74,7 +74,7 @@ def scheduled(
     """The module of `to_symbolic_relax` with a schedule for each function, and a description of each task.
 
     Symbolic functions are families of kernels with a choice at run time, where there is such a family. The
-    others, and functions of fixed extents, get plain schedules.
+    others, and functions of fixed extents, get plain schedules. Raises SizeRangeError.
     """
     ranges = {symbol.name: (symbol.low, symbol.high) for symbol in dynamic.symbols.values()}
     made = with_families(mod, ranges, target)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 
-def input_signature(path: Path, *, names: bool = False) -> list[tuple[str, list[Any], str]]:
-    """Name, shape and numpy dtype of each input; a dynamic extent is None, or with `names` its name."""
+def input_signature(path: Path) -> list[tuple[str, list[int | None], str]]:
+    """Name, shape (None if the extent is dynamic) and numpy dtype of each input."""
     model = load(path)
     onnx = require_extra("onnx", "onnx", f"network={path}")
     for role, values in (("input", graph_inputs(model)), ("output", model.graph.output)):
@@ -44,10 +44,7 @@ def input_signature(path: Path, *, names: bool = False) -> list[tuple[str, list[
     return [
         (
             value.name,
-            [
-                axis.dim_value if axis.dim_value > 0 else (axis.dim_param or None if names else None)
-                for axis in value.type.tensor_type.shape.dim
-            ],
+            [axis.dim_value if axis.dim_value > 0 else None for axis in value.type.tensor_type.shape.dim],
             str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)),
         )
         for value in graph_inputs(model)
