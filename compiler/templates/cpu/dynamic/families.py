@@ -218,7 +218,7 @@ class _Called(PyExprMutator):
         super().__init__(tvm.IRModule(kept, attrs=module.attrs))
         self._made = made
         self._vars = {name: self.builder_.add_func(one.func, name) for name, one in made.items()}
-        self._panels: dict[tuple[Any, ...], relax.Expr] = {}
+        self._panels: dict[tuple[Any, ...], tuple[Any, relax.Expr]] = {}
 
     def module(self) -> tvm.IRModule:
         """The module with all Relax functions rewritten."""
@@ -245,5 +245,6 @@ class _Called(PyExprMutator):
         values = weight.value.numpy()
         key = (values.ctypes.data, values.shape, family.layout_key)
         if key not in self._panels:
-            self._panels[key] = relax.const(panels_of(values, family.product, family.width))
-        return self._panels[key]
+            panels = relax.const(panels_of(values, family.product, family.width))
+            self._panels[key] = values, panels  # an array that is kept keeps its address
+        return self._panels[key][1]

@@ -114,9 +114,13 @@ def in_vectors(
             loop(name, simple(number(extent) % width), lambda at: body(whole * width + at, 1)),
         )
     *wider, width = sorted({1, *widths}, reverse=True)
-    result = loop(name, extent, lambda at: body(at, width))
+
+    def of(width: int) -> Emit:
+        return lambda at: body(at, width)
+
+    result = loop(name, extent, of(width))
     for width in reversed(wider):
-        whole = overlapping(name, extent, width, lambda at, width=width: body(at, width))
+        whole = overlapping(name, extent, width, of(width))
         known = fixed(extent)
         if known is None:
             result = IfThenElse(number(extent) >= width, whole, result)

@@ -25,7 +25,9 @@ def symbol(name: str) -> tirx.Var:
 
 
 def tensor(name: str, *shape: Any) -> te.Tensor:
-    return te.placeholder([tirx.const(one, "int64") if isinstance(one, int) else one for one in shape], name=name)
+    return te.placeholder(
+        [tirx.const(one, "int64") if isinstance(one, int) else one for one in shape], name=name
+    )
 
 
 def product(left: te.Tensor, right: te.Tensor, *, turned: bool = False) -> te.Tensor:

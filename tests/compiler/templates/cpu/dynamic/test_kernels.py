@@ -99,7 +99,11 @@ def test_convolution_with_channels_last(window: int, stride: int, padding: int) 
     for images in (1, 2, 3, 8):
         x = random(images, 7, 7, 5)
         found = torch.nn.functional.conv2d(
-            torch.tensor(x).permute(0, 3, 1, 2), torch.tensor(values).permute(3, 2, 0, 1), None, stride, padding
+            torch.tensor(x).permute(0, 3, 1, 2),
+            torch.tensor(values).permute(3, 2, 0, 1),
+            None,
+            stride,
+            padding,
         )
         close(run(x), torch.relu(found).permute(0, 2, 3, 1).numpy())
 
