@@ -20,7 +20,7 @@ from ..lowering.buildable import LOWERING, Stage
 from ..lowering.fold_batch_norm import fold_batch_norm
 from ..lowering.lowering import AS_FASTEST, Lowering, lower
 from .dynamic_inputs import DynamicInputs
-from .symbolic_export import check_guards, export
+from .symbolic_export import check_guards, export, guards_of
 from .symbolic_import import SymbolicImporter
 
 
@@ -62,8 +62,9 @@ def _lowered(
     with stage("torch.export"):
         program = export(network.module, network.torch_inputs(), dynamic, network.name)
     with stage("conversion to Relax"):
+        before = guards_of(program)
         mod = torch_import.to_relax(program, SymbolicImporter(dynamic))
-        check_guards(program, dynamic.symbols, network.name)
+        check_guards(program, dynamic, before, network.name)
     with stage(LOWERING):
         return lower(fold_batch_norm(mod), target, lowering)
 

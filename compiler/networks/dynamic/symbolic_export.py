@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import signature
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def export(
         try:
             program = torch.export.export(network, inputs, dynamic_shapes=dict(bound.arguments))
         except Exception as error:
-            reason = _violation(str(error), dynamic.symbols, guards)
+            reason = _violation(str(error), dynamic, guards)
             if reason is None:
                 raise
             raise DynamicShapeError(f"network={name}: {reason}") from error
@@ -72,7 +73,10 @@ _EQUAL = re.compile(r"The values of (\S+) = .* and (\S+) = .* must always be equ
 _GUARD = re.compile(r"Not all values of (\S+) = (\S+) in the specified range .* satisfy the generated guard (.*)")
 
 
-def _violation(message: str, symbols: Mapping[str, Symbol], guards: Sequence[tuple[str, str]]) -> str | None:
+_SIZES = re.compile(r"size of tensor .* must match the size of tensor")
+
+
+def _violation(message: str, dynamic: DynamicInputs, guards: Sequence[tuple[str, str]]) -> str | None:
     """What a network demands of its sizes that the ranges do not keep; None for another error."""
     line = f" ({guards[-1][1]})" if guards else ""
     if found := _CONSTANT.search(message):
@@ -86,11 +90,14 @@ def _violation(message: str, symbols: Mapping[str, Symbol], guards: Sequence[tup
         return f"{found[1]} and {found[2]} must be equal{line}; give both the same symbol"
     if found := _GUARD.search(message):
         name, source, guard = found[1], found[2], found[3].rstrip(".")
-        shown = symbols.get(name, name)
+        shown = dynamic.symbols.get(name, name)
         return (
             f"not all sizes of {shown} take the same way through its code, which demands "
             f"{guard.replace(source, name)}{line}; change the range, or that line"
         )
+    if _SIZES.search(message):
+        sizes = ", ".join(f"{name}={size}" for name, size in dynamic.traced.items())
+        return f"its inputs do not fit together for {sizes}; give extents that must be equal the same symbol"
     return None
 
 
@@ -125,36 +132,49 @@ def _users_line() -> str:
     return f"{inside[-1].filename}:{inside[-1].lineno}" if inside else ""
 
 
-def check_guards(program: ExportedProgram, symbols: Mapping[str, Symbol], name: str) -> None:
+def guards_of(program: ExportedProgram) -> list[Any]:
+    """Conditions on symbols that PyTorch has recorded for a program so far."""
+    return [guard.expr for env in _environments(program) for guard in env.guards]
+
+
+def check_guards(
+    program: ExportedProgram, dynamic: DynamicInputs, before: Sequence[Any], name: str
+) -> None:
     """Raises DynamicShapeError if a step of the conversion decided by the size that was traced.
 
-    PyTorch records what its decompositions assume of a size. An assumption must hold for the whole range.
+    PyTorch records what its decompositions assume of a size. What they assume must hold for the whole range.
+    An extent of 1 is left out: PyTorch's own rule is that no other axis is broadcast like one, and outputs at the
+    ends of the ranges are compared.
+
+    Args:
+        program: an exported program, which was decomposed since.
+        dynamic: ranges of its symbols.
+        before: `guards_of` the program before, which PyTorch has compared with the ranges.
+        name: name of the network, for errors.
     """
-    for env in _environments(program):
-        for guard in env.guards:
-            condition = env._maybe_evaluate_static(guard.expr)
-            if condition is not None and bool(condition == sympy.true):
-                continue
-            free = guard.expr.free_symbols
-            if all(bool(guard.expr.subs(each)) for each in _tried(free, env)):
-                continue
+    ranges = {str(one): bounds for env in _environments(program) for one, bounds in env.var_to_range.items()}
+    for guard in guards_of(program)[len(before) :]:
+        free = sorted(guard.free_symbols, key=str)
+        tried = product(*(_tried(ranges[str(one)], MOST_TRIED // 4 ** (len(free) - 1)) for one in free))
+        if any(guard.subs(dict(zip(free, sizes, strict=True))) == sympy.false for sizes in tried):
             raise DynamicShapeError(
-                f"network={name}: the conversion of one of its operators works only for sizes with {guard.expr}; "
-                "narrow the range"
+                f"network={name}: the conversion of one of its operators works only for sizes with {guard}; narrow "
+                f"the range of {', '.join(dynamic.symbols)}"
             )
 
 
-def _tried(free: Any, env: ShapeEnv) -> Iterator[dict[Any, int]]:
-    """Values of symbols for which a condition is tried: the whole range of one, the ends of several."""
-    ranges = {one: env.var_to_range[one] for one in free}
-    if len(ranges) == 1:
-        ((one, bounds),) = ranges.items()
-        yield from ({one: size} for size in range(int(bounds.lower), int(bounds.upper) + 1))
-        return
-    for ends in (("lower", "lower"), ("upper", "upper"), ("lower", "upper"), ("upper", "lower")):
-        yield {
-            one: int(getattr(bounds, ends[number % 2])) for number, (one, bounds) in enumerate(ranges.items())
-        }
+MOST_TRIED = 512
+"""Sizes for which a condition is tried, of a longer range."""
+
+
+def _tried(bounds: Any, most: int) -> list[int]:
+    """Sizes over 1 of a range: all, or those near its ends and some between."""
+    low, high = max(2, int(bounds.lower)), int(bounds.upper)
+    if high - low < most:
+        return list(range(low, high + 1))
+    step = (high - low) / (most // 2)
+    between = [int(low + number * step) for number in range(most // 2)]
+    return sorted({*between, *range(low, low + most // 4), *range(high - most // 4, high + 1)})
 
 
 def _environments(program: ExportedProgram) -> Iterator[ShapeEnv]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from foretune.compiler.dynamic.symbols import DynamicShapeError, Extent, Symbol
 from foretune.compiler.networks.dynamic.dynamic_inputs import DynamicInputs
-from foretune.compiler.networks.dynamic.symbolic_export import check_guards, export
+from foretune.compiler.networks.dynamic.symbolic_export import check_guards, export, guards_of
 from torch import nn
 
 ROWS = DynamicInputs({"n": Symbol("n", 1, 64)}, ((Extent("n"), 4),), ({},))
@@ -65,18 +65,19 @@ def test_inputs_that_must_agree_need_one_symbol() -> None:
     symbols = {"n": Symbol("n", 1, 64), "m": Symbol("m", 1, 64)}
     two = DynamicInputs(symbols, ((Extent("n"), 4), (Extent("m"), 4)), ({}, {}))
     with pytest.raises(DynamicShapeError, match="(n and m|m and n) must be equal.*give both the same symbol"):
+        export(Sum(), (torch.zeros(7, 4), torch.zeros(7, 4)), two, "net")
+    with pytest.raises(DynamicShapeError, match="its inputs do not fit together for n=7, m=8; give extents that"):
         export(Sum(), (torch.zeros(7, 4), torch.zeros(8, 4)), two, "net")
     same = DynamicInputs({"n": symbols["n"]}, ((Extent("n"), 4), (Extent("n"), 4)), ({}, {}))
-    program = export(Sum(), (torch.zeros(7, 4), torch.zeros(7, 4)), same, "net")
-    check_guards(program, same.symbols, "net")
+    export(Sum(), (torch.zeros(7, 4), torch.zeros(7, 4)), same, "net")
 
 
 def test_a_decision_of_the_conversion_must_hold_for_the_whole_range() -> None:
     program = export(nn.ReLU(), (torch.zeros(7, 4),), ROWS, "net")
     rows = next(iter(program.graph.find_nodes(op="placeholder"))).meta["val"].shape[0]
-    check_guards(program, ROWS.symbols, "net")
-    assert rows < 100  # holds for each size of the range
-    check_guards(program, ROWS.symbols, "net")
+    before = guards_of(program)
+    assert rows < 100 and rows != 1  # holds for each size over 1 of the range
+    check_guards(program, ROWS, before, "net")
     assert rows % 2 == 1  # what a decomposition might ask
     with pytest.raises(DynamicShapeError, match="works only for sizes with"):
-        check_guards(program, ROWS.symbols, "net")
+        check_guards(program, ROWS, before, "net")
