@@ -166,7 +166,9 @@ def require_symbols(used: Iterable[str], symbols: Mapping[str, Symbol], network:
     names = sorted(set(used))
     for name in names:
         if name not in symbols:
-            raise DynamicShapeError(f"{name} has no range; give dims.{name}=1:512, or write {name}=1:512 once")
+            raise DynamicShapeError(
+                f"{name} has no range; give dims.{name}=1:512, or write {name}=1:512 once"
+            )
     for name in symbols:
         if name not in names:
             close = difflib.get_close_matches(name, names, n=1)
@@ -198,7 +200,9 @@ def read_sizes(name: str, path: Path) -> dict[int, float]:
                 f"dims.{name}.sizes={path}: {','.join(row)!r} is no size; write a size a line, or SIZE,COUNT"
             ) from error
         if not count > 0:
-            raise DynamicShapeError(f"dims.{name}.sizes={path}: {size} has the count {count}; give more than 0")
+            raise DynamicShapeError(
+                f"dims.{name}.sizes={path}: {size} has the count {count}; give more than 0"
+            )
         counts[size] = counts.get(size, 0.0) + count
     if not counts:
         raise DynamicShapeError(f"dims.{name}.sizes={path}: has no sizes; write one a line")

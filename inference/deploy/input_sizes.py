@@ -45,4 +45,6 @@ class SizesOfInputs:
                 )
             known, place = sizes.setdefault(symbol.name, (size, f"dimension {axis} of input {name}"))
             if known != size:
-                raise InputError(f"{where}, so that {symbol.name} is {size}, and {known} by {place}; make them equal")
+                raise InputError(
+                    f"{where}, so that {symbol.name} is {size}, and {known} by {place}; make them equal"
+                )

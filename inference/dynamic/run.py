@@ -78,7 +78,9 @@ class DynamicRun:
         try:
             compiled, sizes = self._compared(network, dynamic, target, mod)
         except DynamicOutputError as error:
-            self.console.print(f"{error}; trying plain schedules", style="yellow", markup=False, soft_wrap=True)
+            self.console.print(
+                f"{error}; trying plain schedules", style="yellow", markup=False, soft_wrap=True
+            )
             tasks = [{**task, "kind": PLAIN} for task in tasks]
             compiled, sizes = self._compared(network, dynamic, target, plainly_scheduled(fused))
         return self._reported(network, dynamic, compiled, sizes, tasks)
@@ -151,9 +153,7 @@ class DynamicRun:
         return result
 
 
-def compile_symbolic(
-    mod: tvm.IRModule, dynamic: DynamicInputs, target: Target, name: str
-) -> CompiledNetwork:
+def compile_symbolic(mod: tvm.IRModule, dynamic: DynamicInputs, target: Target, name: str) -> CompiledNetwork:
     """Compiles a module whose functions are scheduled. Raises NetworkBuildError."""
     improve_code()
     mod = marked_internal(mod)

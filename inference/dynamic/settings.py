@@ -42,6 +42,8 @@ def ignored(config: TuneConfig) -> list[str]:
     found = []
     if config.search.measure:
         found.append("kernels are chosen by predictions, as with search=no_measurement: nothing is measured")
+    if config.budget_s is not None:
+        found.append("budget_s= has no search to limit")
     if config.rivals and tuple(config.rivals) != DEFAULT_RIVALS:
         found.append("rivals= are not timed")
     return found

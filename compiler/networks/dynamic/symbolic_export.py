@@ -70,7 +70,9 @@ def _dims_of(shape: Shape, dims: Mapping[str, Any]) -> dict[int, Any]:
 
 _CONSTANT = re.compile(r"You marked (\S+) as dynamic but your code specialized it to be a constant \((\d+)\)")
 _EQUAL = re.compile(r"The values of (\S+) = .* and (\S+) = .* must always be equal")
-_GUARD = re.compile(r"Not all values of (\S+) = (\S+) in the specified range .* satisfy the generated guard (.*)")
+_GUARD = re.compile(
+    r"Not all values of (\S+) = (\S+) in the specified range .* satisfy the generated guard (.*)"
+)
 
 
 _SIZES = re.compile(r"size of tensor .* must match the size of tensor")
@@ -137,9 +139,7 @@ def guards_of(program: ExportedProgram) -> list[Any]:
     return [guard.expr for env in _environments(program) for guard in env.guards]
 
 
-def check_guards(
-    program: ExportedProgram, dynamic: DynamicInputs, before: Sequence[Any], name: str
-) -> None:
+def check_guards(program: ExportedProgram, dynamic: DynamicInputs, before: Sequence[Any], name: str) -> None:
     """Raises DynamicShapeError if a step of the conversion decided by the size that was traced.
 
     PyTorch records what its decompositions assume of a size. What they assume must hold for the whole range.

@@ -35,7 +35,15 @@ _WITH_NUMBERS = {
         *("add", "sub", "mul", "div", "remainder", "fmod", "pow", "floor_divide"),
         *("eq", "ne", "lt", "le", "gt", "ge"),
     )
-    for kind in ("Tensor", "Scalar", "Tensor_mode", "Scalar_mode", "Tensor_Scalar", "Tensor_Tensor", "default")
+    for kind in (
+        "Tensor",
+        "Scalar",
+        "Tensor_mode",
+        "Scalar_mode",
+        "Tensor_Scalar",
+        "Tensor_Tensor",
+        "default",
+    )
 }
 """Operators of a tensor and a number, which may be an extent."""
 

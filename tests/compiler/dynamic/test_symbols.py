@@ -41,7 +41,9 @@ def test_no_whole_number_gives_some_extents() -> None:
 
 @pytest.mark.parametrize("text", ["n*m", "n/2", "2*n*3", "", "n m", "-n"])
 def test_other_texts_are_no_extents(text: str) -> None:
-    with pytest.raises(DynamicShapeError, match=r"inputs\[0\].*is no extent; write a number, a range such as"):
+    with pytest.raises(
+        DynamicShapeError, match=r"inputs\[0\].*is no extent; write a number, a range such as"
+    ):
         Extent.parsed(text, "inputs[0]")
 
 
@@ -76,8 +78,12 @@ def test_a_symbol_has_one_range() -> None:
 def test_a_symbol_without_range_or_use_is_an_error() -> None:
     with pytest.raises(DynamicShapeError, match="m has no range; give dims.m=1:512"):
         require_symbols(["m"], {}, "net")
-    with pytest.raises(DynamicShapeError, match="dims.lenght: network=net has no extent of this name; did you "):
-        require_symbols(["length"], {"length": Symbol("length", 1, 2), "lenght": Symbol("lenght", 1, 2)}, "net")
+    with pytest.raises(
+        DynamicShapeError, match="dims.lenght: network=net has no extent of this name; did you "
+    ):
+        require_symbols(
+            ["length"], {"length": Symbol("length", 1, 2), "lenght": Symbol("lenght", 1, 2)}, "net"
+        )
 
 
 @pytest.mark.parametrize(
@@ -104,7 +110,9 @@ def test_a_file_tells_which_sizes_are_expected(tmp_path: Path) -> None:
         symbols_of_dims({"n": {"range": "1:64", "sizes": str(path)}})
 
 
-@pytest.mark.parametrize(("text", "message"), [("", "has no sizes"), ("1\nx\n", "'x' is no size"), ("1,0", "count 0")])
+@pytest.mark.parametrize(
+    ("text", "message"), [("", "has no sizes"), ("1\nx\n", "'x' is no size"), ("1,0", "count 0")]
+)
 def test_wrong_files_of_sizes_are_errors(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "lengths.csv"
     path.write_text(text)

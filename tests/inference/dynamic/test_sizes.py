@@ -35,11 +35,20 @@ SPECS = (TensorSpec("ids", ("b", "n"), "int64"), TensorSpec("mask", ("b", "8*n")
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        ([(2, 65), (2, 520)], "input ids: dimension 1 is 65, and n is 1 to 64 (n=1:64); give a size in this range"),
+        (
+            [(2, 65), (2, 520)],
+            "input ids: dimension 1 is 65, and n is 1 to 64 (n=1:64); give a size in this range",
+        ),
         ([(0, 5), (0, 40)], "input ids: dimension 0 is 0, and b is 1 to 8 (b=1:8)"),
-        ([(2, 5), (3, 40)], "input mask: dimension 0 is 3, so that b is 3, and 2 by dimension 0 of input ids"),
+        (
+            [(2, 5), (3, 40)],
+            "input mask: dimension 0 is 3, so that b is 3, and 2 by dimension 0 of input ids",
+        ),
         ([(2, 5), (2, 41)], "input mask: dimension 1 is 41, and 8*n is expected: no whole number n gives it"),
-        ([(2, 5), (2, 48)], "input mask: dimension 1 is 48, so that n is 6, and 5 by dimension 1 of input ids"),
+        (
+            [(2, 5), (2, 48)],
+            "input mask: dimension 1 is 48, so that n is 6, and 5 by dimension 1 of input ids",
+        ),
     ],
 )
 def test_other_sizes_are_refused_by_input_dimension_value_and_range(
@@ -58,7 +67,9 @@ def test_all_sizes_in_range_are_accepted() -> None:
 
 
 def test_a_library_tells_its_symbols_and_ranges() -> None:
-    described = Description("{}", SPECS, (TensorSpec("output_0", ("b", "n // 2"), "float32"),), (True,), {}, (N, B))
+    described = Description(
+        "{}", SPECS, (TensorSpec("output_0", ("b", "n // 2"), "float32"),), (True,), {}, (N, B)
+    )
     again = Description.from_json(described.to_json())
     assert again == described and '"version": 2' in described.to_json()
     fixed = Description("{}", (), (), (), {})

@@ -57,7 +57,13 @@ def test_a_range_is_the_batch_of_a_known_network() -> None:
     ("network", "inputs", "batch", "dims", "message"),
     [
         (NET, [["n", 4]], 1, None, "n has no range"),
-        (NET, [["n=1:4", 4]], 1, {"m": "1:4"}, "dims.m: network=package.module:Net has no extent of this name"),
+        (
+            NET,
+            [["n=1:4", 4]],
+            1,
+            {"m": "1:4"},
+            "dims.m: network=package.module:Net has no extent of this name",
+        ),
         (NET, [["n-1"]], 1, {"n": "1:4"}, "inputs[0]: n-1 is 0 for n=1; a size is at least 1"),
         (NET, [["n=1:4"]], "1:2", None, "batch=1:2: inputs= gives the shapes"),
         (NET, None, "1:2", None, "an import path needs input shapes"),

@@ -66,7 +66,9 @@ def test_inputs_that_must_agree_need_one_symbol() -> None:
     two = DynamicInputs(symbols, ((Extent("n"), 4), (Extent("m"), 4)), ({}, {}))
     with pytest.raises(DynamicShapeError, match="(n and m|m and n) must be equal.*give both the same symbol"):
         export(Sum(), (torch.zeros(7, 4), torch.zeros(7, 4)), two, "net")
-    with pytest.raises(DynamicShapeError, match="its inputs do not fit together for n=7, m=8; give extents that"):
+    with pytest.raises(
+        DynamicShapeError, match="its inputs do not fit together for n=7, m=8; give extents that"
+    ):
         export(Sum(), (torch.zeros(7, 4), torch.zeros(8, 4)), two, "net")
     same = DynamicInputs({"n": symbols["n"]}, ((Extent("n"), 4), (Extent("n"), 4)), ({}, {}))
     export(Sum(), (torch.zeros(7, 4), torch.zeros(7, 4)), same, "net")
