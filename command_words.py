@@ -33,6 +33,10 @@ FURTHER = {
 """Options of a command that hold options of another one: its configuration, and the part of it."""
 
 
+FREE = {"tune": ("dims.",)}
+"""Beginnings of options of a command whose names the user chooses."""
+
+
 class Flags(NamedTuple):
     """Flags of a command line that Foretune reads itself."""
 
@@ -88,10 +92,11 @@ def with_quotes(words: Sequence[str], config_name: str = "", *, multirun: bool =
 
     Values that Hydra could not read, such as names of files with letters outside of ASCII, get quotes. The
     grammar reads a comma as a list of values; a value that names an existing file is no list. Options of
-    another command, as in train.trainer.max_epochs=3 of a comparison, get the plus signs that add them.
+    another command, as in train.trainer.max_epochs=3 of a comparison, get the plus signs that add them, and so
+    do options whose names the user chooses.
     """
     parser = OverridesParser.create()
-    further = tuple(f"{name}." for name in FURTHER.get(config_name, ()))
+    further = (*(f"{name}." for name in FURTHER.get(config_name, ())), *FREE.get(config_name, ()))
     added = [f"++{word}" if further and word.startswith(further) else word for word in words]
     return [_quoted(word, parser, multirun) for word in added]
 
@@ -109,7 +114,13 @@ def _quoted(word: str, parser: OverridesParser, multirun: bool) -> str:
         return f"{name}={','.join(_elements(value, parser))}"
     if value[0] == "[" and value[-1] == "]" and not set(value[1:-1]) & set("[]{}\"'"):
         return f"{name}=[{','.join(_elements(value[1:-1], parser))}]"
-    return word if value[0] == "[" else f"{name}={quoted(value)}"
+    if value[0] == "[":
+        return f"{name}={_SYMBOL.sub(lambda found: quoted(found[0]), value)}"
+    return f"{name}={quoted(value)}"
+
+
+_SYMBOL = re.compile(r"(?<=[\[,])[A-Za-z_]\w*=-?\d+:-?\d+(?=[],])")
+"""Extent with a range inside of lists, whose quotes the shell took."""
 
 
 def _elements(values: str, parser: OverridesParser) -> Iterator[str]:

@@ -21,6 +21,7 @@ from ..dataset.measure import ExecutorConfig, MeasureConfig, make_executor
 from ..models.checkpoints.shipped import AUTO
 from .database.tuning_database import TuningDatabase, folder_of
 from .database.turns import turn_in
+from .dynamic.result import DynamicResult
 from .planners.assembly import reuse_of_run
 from .run.config import TuneConfig
 from .run.result import TaskResult, TuneResult
@@ -45,7 +46,7 @@ def tune_network(
     export: str | Path | None = None,
     console: Console | None = None,
     **settings: Any,
-) -> TuneResult:
+) -> TuneResult | DynamicResult:
     """Tunes, compiles, checks and times a network, and writes the report, like `foretune tune`.
 
     Args:
@@ -59,6 +60,8 @@ def tune_network(
         export: file for the tuned network as a shared library; None exports nothing.
         console: console that the run prints to; `Console(quiet=True)` prints nothing.
         settings: other fields of TuneConfig, such as `inputs`, `budget_s` or `search=OneShotConfig(...)`.
+
+    A network of dynamic shapes (`dims={"n": "1:512"}`) has a DynamicResult.
 
     Raises UserError with a message that explains the remedy. Call it under `if __name__ == "__main__":` or
     from a module that may be imported again.

@@ -17,21 +17,25 @@ from ..models.checkpoints.checkpoint import load_card
 from ..models.checkpoints.shipped import AUTO
 from ..sweep import RunOutcome
 from ..terminal import CommandConsole
+from .dynamic.result import DynamicResult
+from .dynamic.run import DynamicRun
 from .run.config import TuneConfig
 from .run.network_run import NetworkRun
-from .run.network_set import export_of, members_of
+from .run.network_set import export_of
 from .run.result import TUNED, TuneResult, by_tasks_s
 from .run.set_run import SetRun
 
 
-def run(config: TuneConfig, console: Console | None = None, started: float | None = None) -> TuneResult:
+def run(
+    config: TuneConfig, console: Console | None = None, started: float | None = None
+) -> TuneResult | DynamicResult:
     """Tunes, compiles, checks and times a network, and writes the report. Raises UserError.
 
     A path that cannot be written is an error before any work. If the disk fills up later, measurements are
     kept. `started` is the time at which the run began, on `time.time`'s clock, if that was before this call.
     """
     _check_paths(config)
-    kind = SetRun if config.is_set else NetworkRun
+    kind = DynamicRun if config.is_dynamic else SetRun if config.is_set else NetworkRun
     with disk_errors(config.folder, kept=f"what was measured is kept in {config.database}"):
         return kind(config, console or CommandConsole(), started or time.time()).run()
 
@@ -48,7 +52,7 @@ def _check_paths(config: TuneConfig) -> None:
 
 def check(config: TuneConfig) -> None:
     """Raises UserError for a network or checkpoint that does not exist, without loading it."""
-    for member in members_of(config.network, config.batch, config.inputs):
+    for member in config.members:
         check_name(member.network)
     if config.checkpoint not in (None, AUTO):
         load_card(config.checkpoint)
@@ -62,5 +66,7 @@ def main(config: DictConfig) -> RunOutcome:
     settings = from_hydra(config, TuneConfig)
     check(settings)  # before processes start and the machine is measured
     result = run(settings, started=started)
+    if isinstance(result, DynamicResult):
+        return RunOutcome("tuned ms", None, lower_is_better=True)
     seconds = result.median_s(TUNED) or by_tasks_s(result.tasks, lambda task: task.latency_s)
     return RunOutcome("tuned ms", None if seconds is None else 1e3 * seconds, lower_is_better=True)

@@ -15,6 +15,7 @@ from tvm.support.cc import get_cc
 
 SAYS = {
     "cost_model_in_metaschedule": "2 programs measured; the fastest takes",
+    "dynamic_shapes": "100 (100, 16)",
     "generate_and_train": "trained 2 epochs; use it with search.strategy.checkpoint=",
     "run_exported_network": "(x: float32 [1, 8, 6, 6])",
     "tune_your_own_tasks": "compiled the fastest program of",

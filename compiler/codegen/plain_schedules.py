@@ -11,7 +11,7 @@ from collections.abc import Collection
 import tvm
 from tvm.s_tir import Schedule
 from tvm.target import Target
-from tvm.tirx import IterVar, PrimFunc
+from tvm.tirx import IntImm, IterVar, PrimFunc
 
 from ..tvm_compat import has_blocks
 
@@ -51,8 +51,9 @@ def _schedule_block(schedule: Schedule, block: object) -> None:
     if sums:
         schedule.reorder(*outer, *sums, last)
     schedule.parallel(schedule.fuse(*outer))
-    extent = int(schedule.get(last).extent)
-    if lanes := next((lanes for lanes in _LANES if extent % lanes == 0), None):
+    extent = schedule.get(last).extent
+    fixed = int(extent) if isinstance(extent, IntImm) else 1  # LLVM makes vectors of a symbolic extent
+    if lanes := next((lanes for lanes in _LANES if fixed % lanes == 0), None):
         _, vector = schedule.split(last, [None, lanes])
         schedule.vectorize(vector)
     if sums:

@@ -32,7 +32,7 @@ PREFETCHED = "foretune.prefetch"
 LEAST_PASSES, MOST_PASSES = 2, 32
 """Passes over a panel for which prefetching saves time: one pass streams anyway, and many rarely wait."""
 
-_LINE_BYTES = 64
+LINE_BYTES = 64
 _FUNCTION = "foretune_prefetch"
 _LLVM_IR = f"""
 declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
@@ -120,7 +120,7 @@ def _prefetches(access: _Access, loops: Sequence[For]) -> Any | None:
     elements = _panel(access, loops, [*reduced, *access.inner])
     if elements is None:
         return None
-    line = _LINE_BYTES * 8 // tvm.DataType(access.array.dtype).bits
+    line = LINE_BYTES * 8 // tvm.DataType(access.array.dtype).bits
     iterations = math.prod(map(_extent, reduced))
     share = math.ceil(elements / line / times)
     count = math.ceil(share / iterations)
@@ -129,14 +129,16 @@ def _prefetches(access: _Access, loops: Sequence[For]) -> Any | None:
     panel = panels[-1].loop_var
     start = access.at({**first, panel: panel + 1}) + _number(passes) * (share * line)
     offset = start + _number(reduced) * step
+    return prefetch(access.array, [offset + number * line for number in range(count)])
+
+
+def prefetch(array: Any, offsets: Sequence[Any]) -> Any:
+    """Statement that prefetches the lines of the elements at these offsets in an array."""
     calls = [
-        tirx.Evaluate(
-            tirx.call_extern("int32", _FUNCTION, pointer_to(access.array, "r", offset + number * line))
-        )
-        for number in range(count)
+        tirx.Evaluate(tirx.call_extern("int32", _FUNCTION, pointer_to(array, "r", offset)))
+        for offset in offsets
     ]
-    body = calls[0] if count == 1 else tirx.SeqStmt(calls)
-    return importing_llvm(_LLVM_IR, body)
+    return importing_llvm(_LLVM_IR, calls[0] if len(calls) == 1 else tirx.SeqStmt(calls))
 
 
 def _run_before(values: Sequence[bool], end: int, wanted: bool) -> int:

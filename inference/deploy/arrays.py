@@ -11,9 +11,10 @@ import tvm
 import tvm_ffi
 from numpy.typing import NDArray
 
-from ...errors import UserError
+from ...compiler.dynamic.symbols import Symbol
 from ...wording import counted
-from .description import TensorSpec
+from .description import TensorSpec, shown
+from .input_sizes import InputError, SizesOfInputs
 
 if TYPE_CHECKING:
     import torch
@@ -22,10 +23,6 @@ Array: TypeAlias = "NDArray[Any] | torch.Tensor"
 
 ALIGNMENT_BYTES = 64
 """Alignment that TVM's generated code relies on; vector loads from other addresses crash the process."""
-
-
-class InputError(UserError, ValueError):
-    """The inputs of a call do not match the network."""
 
 
 def is_torch(array: object) -> bool:
@@ -42,8 +39,10 @@ class InputTensors:
     so only one call may use the object at a time.
     """
 
-    def __init__(self, specs: Sequence[TensorSpec]) -> None:
+    def __init__(self, specs: Sequence[TensorSpec], symbols: Sequence[Symbol] = ()) -> None:
+        """`symbols` are those in the shapes of the inputs."""
         self._specs = tuple(specs)
+        self._sizes = SizesOfInputs(specs, symbols) if symbols else None
         self._buffers: list[tvm.runtime.Tensor | None] = [None] * len(self._specs)
 
     def take(self, inputs: Sequence[Any]) -> list[tvm.runtime.Tensor]:
@@ -53,11 +52,13 @@ class InputTensors:
             raise InputError(
                 f"{counted(len(inputs), 'input')} given, {len(self._specs)} expected: {expected}"
             )
+        for spec, array in zip(self._specs, inputs, strict=True):
+            _check(spec, array)
+        if self._sizes is not None:
+            self._sizes.check([tuple(array.shape) for array in inputs])
         return [self._tensor(index, array) for index, array in enumerate(inputs)]
 
     def _tensor(self, index: int, array: Any) -> tvm.runtime.Tensor:
-        spec = self._specs[index]
-        _check(spec, array)
         if is_torch(array):
             array = array.detach()
             in_place = array.is_contiguous() and array.data_ptr() % ALIGNMENT_BYTES == 0
@@ -68,8 +69,8 @@ class InputTensors:
         if in_place:
             return tvm_ffi.from_dlpack(array)
         buffer = self._buffers[index]
-        if buffer is None:
-            buffer = self._buffers[index] = tvm.runtime.empty(spec.shape, spec.dtype)
+        if buffer is None or tuple(buffer.shape) != tuple(array.shape):
+            buffer = self._buffers[index] = tvm.runtime.empty(tuple(array.shape), self._specs[index].dtype)
         if is_torch(array):
             _as_torch(buffer).copy_(array)
         else:
@@ -101,7 +102,7 @@ def as_outputs(
 
 def _check(spec: TensorSpec, array: Any) -> None:
     """Raises InputError unless the array has the shape and dtype of `spec` and lies in the CPU's memory."""
-    expected = f"{spec.dtype} {list(spec.shape)}"
+    expected = f"{spec.dtype} {shown(spec.shape)}"
     if is_torch(array):
         dtype, elsewhere = str(array.dtype).removeprefix("torch."), array.device.type != "cpu"
         same = dtype == spec.dtype
@@ -113,13 +114,20 @@ def _check(spec: TensorSpec, array: Any) -> None:
             f"input {spec.name}={array!r:.80}: a {type(array).__name__}; give a NumPy array or a torch "
             f"tensor, {expected}"
         )
-    if not same or tuple(array.shape) != spec.shape:
+    if not same or not _fits(tuple(array.shape), spec.shape):
         raise InputError(
             f"input {spec.name}: {dtype} {list(array.shape)} given, {expected} expected; convert it, or "
             "export the network for other inputs"
         )
     if elsewhere:
         raise InputError(f"input {spec.name}: a tensor on {array.device}; move it to the CPU by .cpu()")
+
+
+def _fits(shape: Sequence[int], expected: Sequence[int | str]) -> bool:
+    """Whether the fixed extents of an input are as expected."""
+    return len(shape) == len(expected) and all(
+        isinstance(one, str) or one == extent for one, extent in zip(expected, shape, strict=True)
+    )
 
 
 def _address(array: NDArray[Any]) -> int:

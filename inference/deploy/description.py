@@ -7,24 +7,31 @@ library like any other.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm
 from tvm import relax
 from tvm.relax.analysis import has_reshape_pattern
 from tvm.target import Target
+from tvm.tirx import IntImm
 
+from ...compiler.dynamic.symbols import Extent, Symbol
 from ...compiler.tvm_compat import relax_bindings, target_to_json
 from ...errors import UserError
+
+if TYPE_CHECKING:
+    from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, Shape
 
 FUNCTION = "foretune_description"
 """Name of the Relax function that returns the description."""
 
-VERSION = 1
-"""Version of the JSON layout, incremented when older releases can no longer read it."""
+VERSION, DYNAMIC_VERSION = 1, 2
+"""Versions of the JSON layout: older releases can no longer read a higher one. Only networks of dynamic shapes
+have the second."""
 
 
 class DescriptionError(UserError, ValueError):
@@ -36,11 +43,17 @@ class TensorSpec:
     """Name, shape and dtype of an input or output."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[int | str, ...]
+    """Extents; a text, such as `n`, `8*n` or `n // 2`, is one in terms of the network's symbols."""
     dtype: str
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype} {list(self.shape)}"
+        return f"{self.name}: {self.dtype} {shown(self.shape)}"
+
+
+def shown(shape: Sequence[int | str]) -> str:
+    """A shape for a user, such as [1, n, 64]."""
+    return f"[{', '.join(map(str, shape))}]"
 
 
 @dataclass(frozen=True)
@@ -56,44 +69,66 @@ class Description:
     or of a weight."""
     tasks: Mapping[str, str]
     """Name of the task of each function that runs one."""
+    symbols: tuple[Symbol, ...] = ()
+    """Symbols in the shapes, and their ranges; empty for a network of fixed shapes."""
 
     def to_json(self) -> str:
-        return json.dumps({"version": VERSION, **asdict(self)})
+        values = asdict(self)
+        symbols = {one["name"]: [one["low"], one["high"]] for one in values.pop("symbols")}
+        if not symbols:
+            return json.dumps({"version": VERSION, **values})
+        return json.dumps({"version": DYNAMIC_VERSION, **values, "symbols": symbols})
 
     @classmethod
     def from_json(cls, text: str) -> Description:
         """Parses a description. Raises DescriptionError for one of a later release."""
         values = json.loads(text)
-        if (version := values.pop("version")) != VERSION:
+        if (version := values.pop("version")) not in (VERSION, DYNAMIC_VERSION):
             raise DescriptionError(
-                f"description version {version}: this release reads {VERSION}; use the release that exported "
-                "the network, or export it again"
+                f"description version {version}: this release reads {VERSION} and {DYNAMIC_VERSION}; use the "
+                "release that exported the network, or export it again"
             )
+        ranges = values.pop("symbols", {}).items()
         for field in ("inputs", "outputs"):
             values[field] = tuple(
                 TensorSpec(spec["name"], tuple(spec["shape"]), spec["dtype"]) for spec in values[field]
             )
-        return cls(**{**values, "fresh": tuple(values["fresh"])})
+        symbols = tuple(Symbol(name, low, high) for name, (low, high) in ranges)
+        return cls(**{**values, "fresh": tuple(values["fresh"]), "symbols": symbols})
 
 
-def describe(mod: tvm.IRModule, target: Target, tasks: Mapping[str, str]) -> Description | None:
-    """Description of a module's `main`; None unless all inputs and outputs are tensors of fixed shape.
+def describe(
+    mod: tvm.IRModule, target: Target, tasks: Mapping[str, str], dynamic: DynamicInputs | None = None
+) -> Description | None:
+    """Description of a module's `main`.
 
     Args:
         mod: the module to compile, with its constants folded.
+        target: target of its code.
         tasks: name of the task of each function.
+        dynamic: shapes of the inputs, if the network has symbols.
+
+    Returns None unless all inputs and outputs are tensors of fixed shape, or of shapes in terms of symbols.
     """
     main = mod["main"]
     results = list(_results(main))
-    inputs = [_spec(param.name, param.ty) for param in main.params]
-    outputs = [_spec(f"output_{index}", result.ty) for index, result in enumerate(results)]
+    shapes = [None] * len(main.params) if dynamic is None else dynamic.shapes
+    inputs = [
+        _spec(param.name, param.ty) if shape is None else _spec_of(param, shape)
+        for param, shape in zip(main.params, shapes, strict=True)
+    ]
+    outputs = [
+        _spec(f"output_{index}", result.ty, symbolic=dynamic is not None)
+        for index, result in enumerate(results)
+    ]
     known_inputs = tuple(spec for spec in inputs if spec is not None)
     known_outputs = tuple(spec for spec in outputs if spec is not None)
     if len(known_inputs) < len(inputs) or len(known_outputs) < len(outputs):
         return None
     computed = _computed(mod)
     fresh = tuple(isinstance(result, relax.Var) and result in computed for result in results)
-    return Description(target_to_json(target), known_inputs, known_outputs, fresh, dict(tasks))
+    symbols = () if dynamic is None else tuple(dynamic.symbols.values())
+    return Description(target_to_json(target), known_inputs, known_outputs, fresh, dict(tasks), symbols)
 
 
 def with_description(mod: tvm.IRModule, description: Description) -> tvm.IRModule:
@@ -120,14 +155,28 @@ def read_description(library: tvm.runtime.Module) -> Description | None:
     return Description.from_json(function().numpy().tobytes().decode())
 
 
-def _spec(name: str, kind: Any) -> TensorSpec | None:
+def _spec_of(param: relax.Var, shape: Shape) -> TensorSpec:
+    """An input whose shape is in terms of symbols."""
+    extents = tuple(str(extent) if isinstance(extent, Extent) else extent for extent in shape)
+    return TensorSpec(param.name, extents, str(param.ty.dtype))
+
+
+def _spec(name: str, kind: Any, *, symbolic: bool = False) -> TensorSpec | None:
     if not isinstance(kind, relax.TensorType) or kind.shape is None:
         return None
     try:
-        shape = tuple(int(extent) for extent in kind.shape.values)
+        shape = tuple(
+            int(extent) if isinstance(extent, IntImm) or not symbolic else _in_words(extent)
+            for extent in kind.shape.values
+        )
     except (AttributeError, TypeError):  # a symbolic extent
         return None
     return TensorSpec(name, shape, str(kind.dtype))
+
+
+def _in_words(extent: Any) -> str:
+    """An extent as users write it, without TVM's data types: `n // 2`."""
+    return re.sub(r"T\.int64\((-?\d+)\)", r"\1", str(extent))
 
 
 def _results(main: relax.Function) -> Iterator[relax.Expr]:

@@ -14,6 +14,7 @@ import tvm_ffi
 from tvm import relax
 
 from ...compiler.codegen.checksum import elf_bytes, has_right_checksum
+from ...compiler.dynamic.symbols import Symbol
 from ...compiler.targets import is_cpu
 from ...compiler.tvm_compat import missing_instruction_sets, parse_target, target_cores
 from ...errors import UserError
@@ -36,7 +37,7 @@ class LoadedNetwork:
 
     It accepts NumPy arrays and CPU tensors of torch, in the order of `inputs`. It returns torch tensors if
     any input is one, and NumPy arrays otherwise: a single array for a network with one output, and a tuple
-    of arrays for several.
+    of arrays for several. A network of dynamic shapes runs any sizes in the ranges of its `symbols`.
 
     Inputs belong to the caller. The network reads them only during the call, and never writes them. It
     reads contiguous inputs at an address that is a multiple of 64 bytes in place; torch's tensors satisfy
@@ -55,6 +56,8 @@ class LoadedNetwork:
         """Name, shape and dtype of each input."""
         self.outputs: tuple[TensorSpec, ...] = description.outputs
         """Name, shape and dtype of each output."""
+        self.symbols: tuple[Symbol, ...] = description.symbols
+        """Symbols in the shapes, with their ranges; empty for a network of fixed shapes."""
         self.target: str = description.target
         """TVM target of its code, as JSON."""
         self.threads: int = threads
@@ -62,7 +65,7 @@ class LoadedNetwork:
         self._fresh = description.fresh
         self._library, self._tasks = library, description.tasks
         self._main = relax.VirtualMachine(library, tvm.cpu())["main"]
-        self._tensors = InputTensors(self.inputs)
+        self._tensors = InputTensors(self.inputs, self.symbols)
         self._lock = threading.Lock()
         self._pool = PoolOfThread(threads)
 
@@ -85,7 +88,8 @@ class LoadedNetwork:
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, specs)) for specs in (self.inputs, self.outputs))
-        return f"LoadedNetwork({str(self.path)!r}: ({inputs}) -> ({outputs}), threads={self.threads})"
+        ranges = "".join(f", {symbol}" for symbol in self.symbols)
+        return f"LoadedNetwork({str(self.path)!r}: ({inputs}) -> ({outputs}){ranges}, threads={self.threads})"
 
     def _call(self, inputs: Sequence[Any]) -> Any:
         with self._lock:

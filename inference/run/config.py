@@ -11,11 +11,13 @@ from tvm.target import Target
 
 from ...compiler.codegen.linker import linker
 from ...compiler.networks import AS_FASTEST, Lowering
+from ...compiler.networks.dynamic.dynamic_inputs import is_dynamic
 from ...compiler.targets import is_cpu
 from ...configuration import check_least
 from ...dataset.measure import ExecutorConfig, MeasureConfig, check_runs
 from ...errors import UserError
 from ...models.checkpoints.shipped import AUTO
+from ..dynamic.settings import check_dynamic
 from ..deploy.rivals.registry import DEFAULT_RIVALS, check_rivals
 from ..report.energy import ReportConfig
 from ..search.config import OneShotConfig
@@ -38,6 +40,7 @@ class TuneConfig:
     inputs: list[Any] | None = None
     kwargs: dict[str, Any] | None = None
     batch: Any = 1
+    dims: dict[str, Any] | None = None
     check_inputs: Path | None = None
     seed: int = 0
     retune: bool = False
@@ -64,6 +67,8 @@ class TuneConfig:
         object.__setattr__(self, "search", self.search.for_reuse())
         object.__setattr__(self, "lowering", self.search.applied_to(self.lowering))
         self._check_set()
+        if self.is_dynamic:
+            check_dynamic(self)
         self._check_anytime()
         if self.folder.is_file():
             raise TuneConfigError(f"output={self.folder}: is a file; name a folder for the report")
@@ -149,7 +154,8 @@ class TuneConfig:
     @property
     def members(self) -> list[Member]:
         """Networks of the run."""
-        return members_of(self.network, self.batch, self.inputs)
+        batch = 1 if isinstance(self.batch, str) else self.batch  # a range, which has no size of its own
+        return members_of(self.network, batch, self.inputs)
 
     @property
     def folder(self) -> Path:
@@ -158,6 +164,11 @@ class TuneConfig:
             return self.output
         names = dict.fromkeys(member.name for member in members_of(self.network, inputs=self.inputs))
         return Path("outputs/tune", "-".join(names))
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether extents of the inputs are symbols with ranges."""
+        return is_dynamic(self.inputs, self.batch, self.dims)
 
     @property
     def is_set(self) -> bool:

@@ -249,3 +249,21 @@ class TransformerBlock(nn.Module):
         scores = torch.softmax(self.query(y) @ self.key(y).transpose(1, 2) / 6, -1)
         x = x + self.output(scores @ self.value(y))
         return x + self.narrow(nn.functional.gelu(self.widen(self.second(x))))
+
+
+class CausalBlock(nn.Module):
+    """Attention to earlier positions, with a mask and position embeddings made for each length."""
+
+    def __init__(self, width: int = 16, longest: int = 33) -> None:
+        super().__init__()
+        self.positions = nn.Parameter(torch.randn(longest, width))
+        self.attention = nn.MultiheadAttention(width, 2, batch_first=True)
+        self.norm = nn.LayerNorm(width)
+        self.widen, self.narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        length = x.shape[1]
+        x = x + self.positions[:length]
+        mask = torch.full((length, length), float("-inf")).triu(1)
+        y = self.norm(x + self.attention(x, x, x, attn_mask=mask, need_weights=False)[0])
+        return y + self.narrow(nn.functional.gelu(self.widen(y)))

@@ -29,6 +29,9 @@ from .pooling import POOLING, WITH_POSITIONS
 from .resizing import RESIZING
 from .transposed_convolution import transposed_convolution
 
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+"""Values of nodes that compute with extents: a conversion has the expression, and needs no operator."""
+
 _ATEN = torch.ops.aten
 
 _OF_LIBRARIES = {**OTHER_LIBRARIES, **EXPORTED_QUANTISATION}
@@ -37,17 +40,20 @@ MOST_ROUNDS = 5
 """Rounds of decomposition: what one makes may need another."""
 
 
-def decomposed(program: ExportedProgram, known: Collection[str]) -> tuple[ExportedProgram, list[str]]:
+def decomposed(
+    program: ExportedProgram, known: Collection[str], own: Mapping[Any, Callable[..., Any]] | None = None
+) -> tuple[ExportedProgram, list[str]]:
     """The program in PyTorch's core operators, or in simpler ones if the importer lacks these.
 
     Args:
         program: a program of `torch.export`.
         known: names of the importer's operators, such as `add.Tensor`.
+        own: decompositions of the importer, which come before OWN.
 
     Returns the program and the names of operators that nothing decomposes. What depends on no input counts as
     known: folding evaluates it.
     """
-    table: dict[Any, Callable[..., Any]] = dict(OWN)
+    table: dict[Any, Callable[..., Any]] = {**OWN, **(own or {})}
     for _ in range(MOST_ROUNDS):
         program = run_decompositions(program, table)
         missing = _missing(program, known)
@@ -78,7 +84,10 @@ def _missing(program: ExportedProgram, known: Collection[str]) -> list[Any]:
     targets = [
         node.target
         for node in program.graph.nodes
-        if node.op == "call_function" and node not in evaluated and node.target.__name__ not in known
+        if node.op == "call_function"
+        and node not in evaluated
+        and node.target.__name__ not in known
+        and not isinstance(node.meta.get("val"), SYMBOLIC)
     ]
     return list(dict.fromkeys(targets))
 

@@ -27,10 +27,14 @@ def _select(x: torch.Tensor, axis: int, index: int) -> torch.Tensor:
 
 def _positions(shape: Sequence[int], indices: Sequence[torch.Tensor]) -> torch.Tensor:
     """Positions in flattened axes of these extents; `indices`, one for each axis, may be negative."""
-    flat: Any = 0
-    for extent, index in zip(shape, torch.broadcast_tensors(*indices), strict=True):
-        flat = flat * extent + torch.remainder(index.to(torch.int64), extent)
-    return flat
+    broadcast = torch.broadcast_tensors(*indices)
+    flat: Any = None
+    for extent, index in zip(shape, broadcast, strict=True):
+        if isinstance(extent, int) and extent == 1:
+            continue
+        place = torch.remainder(index.to(torch.int64), extent)
+        flat = place if flat is None else flat * extent + place
+    return torch.zeros_like(broadcast[0], dtype=torch.int64) if flat is None else flat
 
 
 def _indexed(indices: Sequence[torch.Tensor | None]) -> list[int]:

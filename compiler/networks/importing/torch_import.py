@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -24,8 +24,11 @@ from .type_promotion import promote_types
 from .wrap_indices import wrap_indices
 
 
-class _Importer(ExportedProgramImporter):
+class Importer(ExportedProgramImporter):
     """TVM's importer with the conversions of CONVERTERS, whose errors name the operator."""
+
+    decompositions: Mapping[Any, Callable[..., Any]] = {}
+    """Decompositions of operators that it does not convert as it should."""
 
     def create_convert_map(self) -> dict[str, Callable[..., Any]]:
         known = super().create_convert_map()
@@ -70,16 +73,17 @@ def export(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> ExportedProgr
         return torch.export.export(evaluating(TensorsOnly(module)), inputs)
 
 
-def to_relax(program: ExportedProgram) -> tvm.IRModule:
+def to_relax(program: ExportedProgram, importer: Importer | None = None) -> tvm.IRModule:
     """Relax module of an exported program, weights bound as constants. Raises ConversionError."""
     with without_dumps():
-        return _imported(program)
+        return _imported(program, importer or Importer())
 
 
-def _imported(program: ExportedProgram) -> tvm.IRModule:
-    importer = _Importer()
+def _imported(program: ExportedProgram, importer: Importer) -> tvm.IRModule:
     refuse_unknown_shapes(program)
-    program, unknown = decomposed(in_real_numbers(program), importer.convert_map.keys())
+    program, unknown = decomposed(
+        in_real_numbers(program), importer.convert_map.keys(), importer.decompositions
+    )
     refuse_changes(program)
     refuse_random(program)
     if unknown:

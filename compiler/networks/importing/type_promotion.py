@@ -82,6 +82,6 @@ def _inserted(
     with graph.inserting_before(node):
         call = graph.call_function(target, arguments, {"dtype": dtype})
     first = _value(arguments[0])
-    shape = first.shape if isinstance(first, torch.Tensor) else first
-    call.meta["val"] = torch.empty(tuple(shape), dtype=dtype, device="meta")
+    scalar = torch.empty((), dtype=dtype, device="meta")
+    call.meta["val"] = first.to(dtype) if isinstance(first, torch.Tensor) else scalar
     return call

@@ -30,8 +30,18 @@ def _wrapped(graph: fx.Graph, node: fx.Node, data: fx.Node, indices: Sequence[fx
         return wrapped  # a mask covers as many axes as it has
     for axis, index in enumerate(indices):
         if index is not None:
-            extent = int(data.meta["val"].shape[axis])
             with graph.inserting_before(node):
+                extent = _extent(graph, data, axis)
                 wrapped[axis] = graph.call_function(_ATEN.remainder.Scalar, (index, extent))
             wrapped[axis].meta["val"] = index.meta["val"]
     return wrapped
+
+
+def _extent(graph: fx.Graph, data: fx.Node, axis: int) -> Any:
+    """Extent of an axis: a number, or a node that has a symbol as its value."""
+    extent = data.meta["val"].shape[axis]
+    if isinstance(extent, int):
+        return extent
+    found = graph.call_function(_ATEN.sym_size.int, (data, axis))
+    found.meta["val"] = extent
+    return found

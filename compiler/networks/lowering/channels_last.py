@@ -12,7 +12,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from .rewriting import extents_of, mutated, operator_of
+from .rewriting import extents_of, has_fixed_shape, mutated, operator_of
 
 _FIRST, _LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 """Axes that turn an image to channels first, and to channels last."""
@@ -83,7 +83,10 @@ class _ShufflesLast(PyExprMutator):
 
     def _reshaped(self, call: relax.Call) -> None:
         """Follows a shuffle from the groups of channels to channels again."""
-        data, shape = call.args[0], extents_of(self._bound)
+        data = call.args[0]
+        if not has_fixed_shape(data) or not has_fixed_shape(self._bound):
+            return
+        shape = extents_of(self._bound)
         if data in self._last and len(shape) == 5 and extents_of(data)[2:] == shape[3:]:
             images, groups, channels = shape[:3]
             if (images, groups * channels) == tuple(extents_of(data)[:2]):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
@@ -51,7 +52,7 @@ class _LaterReshapes(PyExprMutator):
         values = arguments if name in _BINARY else arguments[:1] if name in _UNARY else []
         for place, value in enumerate(values):
             source = self._source(value)
-            if source is None or _shape(value) != shape:
+            if source is None or not _same(_shape(value), shape):
                 continue
             before = list(arguments)
             before[place] = source
@@ -70,35 +71,46 @@ class _LaterReshapes(PyExprMutator):
             return None
         return bound.args[0] if _shape(bound.args[0]) else None
 
-    def _fitted(self, value: relax.Expr, shape: Sequence[int], before: Sequence[int]) -> relax.Expr | None:
+    def _fitted(self, value: relax.Expr, shape: Sequence[Any], before: Sequence[Any]) -> relax.Expr | None:
         """The other operand of a step that gives `before` in place of `shape`; None if it does not fit."""
         own = _shape(value)
         if own is None:
             return None
-        if own == shape:
+        if _same(own, shape):
             return self._given(value, list(before))
         added = len(shape) - len(before)
-        if added >= 0 and list(shape[added:]) == list(before) and set(shape[:added]) <= {1}:
+        if added >= 0 and _same(shape[added:], before) and _same(shape[:added], [1] * added):
             return self._given(value, own[max(0, len(own) - len(before)) :])
-        same_rows = len(own) == 0 or (len(own) == 1 and own[0] == shape[-1] == before[-1])
+        same_rows = len(own) == 0 or (_same(own, shape[-1:]) and _same(own, before[-1:]))
         return value if same_rows else None
 
-    def _given(self, value: relax.Expr, shape: list[int]) -> relax.Expr:
+    def _given(self, value: relax.Expr, shape: list[Any]) -> relax.Expr:
         """A value of this shape, by a reshape if it has another one."""
         found = self._reshaped(value, shape)
         return found if isinstance(found, relax.Var) or found is value else self.builder_.emit(found)
 
-    def _reshaped(self, value: relax.Expr, shape: list[int]) -> relax.Expr:
+    def _reshaped(self, value: relax.Expr, shape: list[Any]) -> relax.Expr:
         """A reshape of a value, or of what that was reshaped from; none to the shape that it has."""
         source = self._source(value)
         value = value if source is None else source
-        return value if _shape(value) == shape else relax.op.reshape(value, shape)
+        return value if _same(_shape(value), shape) else relax.op.reshape(value, shape)
 
 
-def _shape(value: relax.Expr) -> list[int] | None:
-    """Extents of a tensor; None for another value, or if they are not known."""
-    extents = getattr(getattr(value, "ty", None), "shape", None)
-    if extents is None:
+def _shape(value: relax.Expr) -> list[Any] | None:
+    """Extents of a tensor: numbers, or expressions of symbols; None for another value or unknown extents."""
+    kind = getattr(value, "ty", None)
+    if not isinstance(kind, relax.TensorType) or kind.shape is None:
         return None
-    found = [getattr(extent, "value", extent) for extent in extents]
-    return found if all(isinstance(extent, int) for extent in found) else None
+    return [getattr(extent, "value", extent) for extent in kind.shape]
+
+
+def _same(left: Sequence[Any] | None, right: Sequence[Any]) -> bool:
+    """Whether two shapes have the same extents."""
+    return (
+        left is not None
+        and len(left) == len(right)
+        and all(
+            one == other if isinstance(one, int) else tvm_ffi.structural_equal(one, other)
+            for one, other in zip(left, right, strict=True)
+        )
+    )

@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from .rewriting import extents_of, mutated, operator_of
+from .rewriting import extents_of, has_fixed_shape, mutated, operator_of
 
 LONG_AXIS, LONG = 1 << 13, 1 << 18
 """Elements of one axis, and of all axes of a sum, from which on it is split."""
@@ -138,10 +138,7 @@ def _with_ones(data: relax.Expr, axes: Sequence[int]) -> list[int]:
 
 def _has_known_floats(value: relax.Expr) -> bool:
     """Whether a value is a tensor of floats whose extents are numbers."""
-    found = value.ty
-    if not isinstance(found, relax.TensorType) or not str(found.dtype).startswith(("float", "bfloat")):
-        return False
-    return found.shape is not None and all(isinstance(extent, tvm.tirx.IntImm) for extent in found.shape)
+    return has_fixed_shape(value) and str(value.ty.dtype).startswith(("float", "bfloat"))
 
 
 def _axes(call: relax.Call, rank: int) -> list[int]:

@@ -15,7 +15,7 @@ from ...templates.cpu.depthwise import read_depthwise
 from ...tvm_compat import as_task_module
 from ..alternatives.alternatives import CALL_TIR
 from .fused_function import fused_function
-from .rewriting import mutated
+from .rewriting import has_fixed_shape, mutated
 
 
 @tvm.transform.module_pass(opt_level=0, name="PooledImages")
@@ -50,7 +50,7 @@ class _PooledImages(PyExprMutator):
             calls[binding.var] = call
             arguments = call.args[1].fields
             image = arguments[0] if len(arguments) == 1 else None
-            if image in calls and image not in self._pooled_by:
+            if image in calls and image not in self._pooled_by and has_fixed_shape(image):
                 both = self._function(calls[image].args[0], call.args[0])
                 if both is not None:
                     self._pooled_by[image] = binding.var, both

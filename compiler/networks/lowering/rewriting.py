@@ -37,6 +37,12 @@ def operator_of(call: relax.Call) -> str:
     return str(getattr(call.op, "name", ""))
 
 
+def has_fixed_shape(value: Any) -> bool:
+    """Whether a value is a tensor whose extents are numbers."""
+    shape = value.ty.shape if isinstance(value.ty, relax.TensorType) else None
+    return shape is not None and all(isinstance(extent, tvm.tirx.IntImm) for extent in shape)
+
+
 def extents_of(value: Any) -> list[int]:
-    """Extents of a tensor of known shape."""
+    """Extents of a tensor of fixed shape."""
     return [int(extent) for extent in value.ty.shape]

@@ -12,7 +12,7 @@ from .profile.sample_kernels import RegisterTile
 from .profile.tile_profile import TileProfile
 from .template import COLUMNS_FIRST, MOST_ROWS, Template
 
-_LATENCY = 5
+LATENCY = 5
 """Cycles until a multiply-add of vectors can add to its result again."""
 
 PER_CYCLE = 2
@@ -64,7 +64,7 @@ def cycles(task: Contraction, template: Template, cache_bytes: int, cores: int) 
 
 def busy_cycles(instruction: Instruction, steps: float, rows: int, vectors: int) -> float:
     """Estimated cycles of a register tile of vectors over `steps` of a reduction: multiply-adds or loads."""
-    return steps * max(instruction.work(rows, vectors) / PER_CYCLE, (rows + vectors) / PER_CYCLE, _LATENCY)
+    return steps * max(instruction.work(rows, vectors) / PER_CYCLE, (rows + vectors) / PER_CYCLE, LATENCY)
 
 
 def predicted_s(

@@ -11,9 +11,11 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from .errors import ConversionError
 
+_WITH_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Tensor)
 _READ = (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
 
 
@@ -51,11 +53,8 @@ def refuse_changes(program: ExportedProgram) -> None:
 
 
 def _has_unknown_extent(value: Any) -> bool:
-    return any(
-        isinstance(part, torch.SymInt | torch.SymFloat | torch.SymBool)
-        or (isinstance(part, torch.Tensor) and any(not isinstance(extent, int) for extent in part.shape))
-        for part in _parts(value)
-    )
+    """Whether an extent or a number depends on data; symbols of dynamic shapes are known."""
+    return any(free_unbacked_symbols(part) for part in _parts(value) if isinstance(part, _WITH_SYMBOLS))
 
 
 def _parts(value: Any) -> Iterator[Any]:

@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from foretune.compiler.networks import Network, extract_tasks, to_relax
 from foretune.compiler.networks.importing.decompositions import decomposed
-from foretune.compiler.networks.importing.torch_import import _Importer, export
+from foretune.compiler.networks.importing.torch_import import Importer, export
 from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
 from torch import nn
 
-KNOWN = _Importer().convert_map.keys()
+KNOWN = Importer().convert_map.keys()
 
 
 class Function(nn.Module):

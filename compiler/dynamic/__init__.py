@@ -1,0 +1,1 @@
+"""Symbols of dynamic shapes. Works without TVM and PyTorch."""

@@ -1,0 +1,70 @@
+"""Expressions of PyTorch's symbols as expressions of TVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+import sympy
+from torch.utils._sympy import functions
+from tvm import tirx
+
+from ..importing.decomposing.errors import ConversionError
+
+INDEX = "int64"
+"""Data type of extents."""
+
+
+def as_tir(expression: Any, variables: Mapping[str, tirx.Var]) -> Any:
+    """The expression in terms of `variables`, by the names of PyTorch's symbols.
+
+    Whole numbers are int64, others are float64. Raises ConversionError for a function without counterpart.
+    """
+    if isinstance(expression, sympy.Symbol):
+        return variables[str(expression)]
+    if isinstance(expression, sympy.Integer | int):
+        return tirx.IntImm(INDEX, int(expression))
+    if isinstance(expression, sympy.Float | sympy.Rational | float):
+        return tirx.FloatImm("float64", float(expression))
+    parts = [as_tir(part, variables) for part in getattr(expression, "args", ())]
+    if isinstance(expression, sympy.Pow):
+        exponent = expression.args[1]
+        if isinstance(exponent, sympy.Integer) and int(exponent) > 0:
+            return reduce(lambda left, right: left * right, [parts[0]] * int(exponent))
+    for kind, make in _FUNCTIONS.items():
+        if isinstance(expression, kind):
+            return make(parts)
+    raise ConversionError(f"the extent {expression} has no counterpart in TVM")
+
+
+def _floats(parts: list[Any]) -> list[Any]:
+    return [tirx.Cast("float64", part) if str(part.ty.dtype) == INDEX else part for part in parts]
+
+
+def _folded(make: Callable[[Any, Any], Any]) -> Callable[[list[Any]], Any]:
+    return lambda parts: reduce(make, parts)
+
+
+def _divided(parts: list[Any]) -> Any:
+    left, right = _floats(parts)
+    return tirx.Div(left, right)
+
+
+def _named(*names: str) -> list[Any]:
+    """Those of PyTorch's functions that this version has."""
+    return [getattr(functions, name) for name in names if hasattr(functions, name)]
+
+
+_FUNCTIONS: Mapping[Any, Callable[[list[Any]], Any]] = {
+    sympy.Add: _folded(lambda left, right: left + right),
+    sympy.Mul: _folded(lambda left, right: left * right),
+    **dict.fromkeys((sympy.Max, *_named("Max")), _folded(tirx.max)),
+    **dict.fromkeys((sympy.Min, *_named("Min")), _folded(tirx.min)),
+    **dict.fromkeys(_named("FloorDiv", "CleanDiv"), lambda parts: tirx.floordiv(*parts)),
+    **dict.fromkeys((sympy.Mod, *_named("Mod", "PythonMod")), lambda parts: tirx.floormod(*parts)),
+    **dict.fromkeys(_named("IntTrueDiv", "FloatTrueDiv"), _divided),
+    **dict.fromkeys(_named("ToFloat"), lambda parts: _floats(parts)[0]),
+    **dict.fromkeys(_named("FloatPow"), lambda parts: tirx.pow(*_floats(parts))),
+    **dict.fromkeys(_named("OpaqueUnaryFn_sqrt"), lambda parts: tirx.sqrt(_floats(parts)[0])),
+}

@@ -1,0 +1,87 @@
+"""Networks with symbolic extents as fused TIR functions, and as scheduled ones."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import tvm
+from tvm.target import Target
+
+from ....errors import UserError
+from ...codegen.plain_schedules import plainly_scheduled
+from ...templates.cpu.dynamic.families import SCHEDULED, with_families
+from ..extraction import NetworkExportError
+from ..importing import torch_import
+from ..loading import Network, kind_and_line
+from ..lowering.buildable import LOWERING, Stage
+from ..lowering.fold_batch_norm import fold_batch_norm
+from ..lowering.lowering import AS_FASTEST, Lowering, lower
+from .dynamic_inputs import DynamicInputs
+from .symbolic_export import check_guards, export, guards_of
+from .symbolic_import import SymbolicImporter
+
+
+def to_symbolic_relax(
+    network: Network,
+    dynamic: DynamicInputs,
+    target: Target,
+    lowering: Lowering = AS_FASTEST,
+    stage: Stage = nullcontext,
+) -> tvm.IRModule:
+    """The network as fused TIR functions and a Relax `main`, whose inputs have the symbols as extents.
+
+    Args:
+        network: a PyTorch module with example inputs for `dynamic.traced`.
+        dynamic: shapes of the inputs.
+        target: a CPU.
+        lowering: options of the lowering; alternatives to convolutions do not apply.
+        stage: a clock's context for each step, by its name.
+
+    Raises DynamicShapeError and NetworkExportError.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # deprecations inside the exporters, which users cannot act on
+            return _lowered(network, dynamic, target, lowering, stage)
+    except UserError:
+        raise
+    except Exception as error:  # exporters and passes raise many types
+        raise NetworkExportError(
+            f"network={network.name}: its conversion with symbolic extents failed: {kind_and_line(error)}; tune "
+            "it for fixed shapes"
+        ) from error
+
+
+def _lowered(
+    network: Network, dynamic: DynamicInputs, target: Target, lowering: Lowering, stage: Stage
+) -> tvm.IRModule:
+    assert network.module is not None
+    with stage("torch.export"):
+        program = export(network.module, network.torch_inputs(), dynamic, network.name)
+    with stage("conversion to Relax"):
+        before = guards_of(program)
+        mod = torch_import.to_relax(program, SymbolicImporter(dynamic))
+        check_guards(program, dynamic, before, network.name)
+    with stage(LOWERING):
+        return lower(fold_batch_norm(mod), target, lowering)
+
+
+def scheduled(
+    mod: tvm.IRModule, dynamic: DynamicInputs, target: Target
+) -> tuple[tvm.IRModule, list[Mapping[str, Any]]]:
+    """The module of `to_symbolic_relax` with a schedule for each function, and a description of each task.
+
+    Symbolic functions are families of kernels with a choice at run time, where there is such a family. The
+    others, and functions of fixed extents, get plain schedules. Raises SizeRangeError.
+    """
+    ranges = {symbol.name: (symbol.low, symbol.high) for symbol in dynamic.symbols.values()}
+    made = with_families(mod, ranges, target)
+    rest = [
+        var.name_hint
+        for var, func in made.module.functions_items()
+        if isinstance(func, tvm.tirx.PrimFunc) and not (func.attrs or {}).get(SCHEDULED, False)
+    ]
+    return plainly_scheduled(made.module, rest), [task.as_json() for task in made.tasks]

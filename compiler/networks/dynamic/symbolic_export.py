@@ -1,0 +1,188 @@
+"""Exported programs of PyTorch modules whose extents are symbols."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from inspect import signature
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import sympy
+import torch
+from torch import nn
+from torch.export import Dim, ExportedProgram
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from ..outputs import TensorsOnly
+from .dynamic_inputs import DynamicInputs, Shape
+from ...dynamic.symbols import DynamicShapeError, Extent, Symbol
+
+
+def export(
+    module: nn.Module, inputs: tuple[torch.Tensor, ...], dynamic: DynamicInputs, name: str
+) -> ExportedProgram:
+    """The program of the module, whose inputs have the symbols of `dynamic` as extents.
+
+    Args:
+        module: the network.
+        inputs: example inputs for `dynamic.traced`.
+        dynamic: shapes of the inputs.
+        name: name of the network, for errors.
+
+    Raises DynamicShapeError for a network that does not work for all sizes of the ranges.
+    """
+    dims = {one.name: Dim(one.name, min=one.low, max=one.high) for one in dynamic.symbols.values()}
+    network = TensorsOnly(module).eval()
+    shapes = [None if shape is None else _dims_of(shape, dims) for shape in dynamic.shapes]
+    bound = signature(network.forward).bind(*shapes)
+    with torch.no_grad(), _recorded_guards() as guards:
+        try:
+            program = torch.export.export(network, inputs, dynamic_shapes=dict(bound.arguments))
+        except Exception as error:
+            reason = _violation(str(error), dynamic, guards)
+            if reason is None:
+                raise
+            raise DynamicShapeError(f"network={name}: {reason}") from error
+    _reshape_in_place_of_views(program)
+    return program
+
+
+def _reshape_in_place_of_views(program: ExportedProgram) -> None:
+    """Lets PyTorch copy where a view of symbolic strides is not certain; TVM's tensors have no strides."""
+    for node in program.graph.find_nodes(op="call_function", target=torch.ops.aten.view.default):
+        node.target = torch.ops.aten.reshape.default
+    program.graph_module.recompile()
+
+
+def _dims_of(shape: Shape, dims: Mapping[str, Any]) -> dict[int, Any]:
+    found = {}
+    for axis, extent in enumerate(shape):
+        if isinstance(extent, Extent):
+            dim = dims[extent.symbol]
+            scaled = dim if extent.factor == 1 else extent.factor * dim
+            found[axis] = scaled + extent.offset if extent.offset else scaled
+    return found
+
+
+_CONSTANT = re.compile(r"You marked (\S+) as dynamic but your code specialized it to be a constant \((\d+)\)")
+_EQUAL = re.compile(r"The values of (\S+) = .* and (\S+) = .* must always be equal")
+_GUARD = re.compile(
+    r"Not all values of (\S+) = (\S+) in the specified range .* satisfy the generated guard (.*)"
+)
+
+
+_SIZES = re.compile(r"size of tensor .* must match the size of tensor")
+
+
+def _violation(message: str, dynamic: DynamicInputs, guards: Sequence[tuple[str, str]]) -> str | None:
+    """What a network demands of its sizes that the ranges do not keep; None for another error."""
+    line = f" ({guards[-1][1]})" if guards else ""
+    if found := _CONSTANT.search(message):
+        fixed = next((place for guard, place in guards if guard.startswith("Eq(")), "")
+        line = f" ({fixed})" if fixed else line
+        return (
+            f"its code works for {found[1]}={found[2]} alone, with which it was traced{line}; write the number "
+            "in place of the symbol, or change that line"
+        )
+    if found := _EQUAL.search(message):
+        return f"{found[1]} and {found[2]} must be equal{line}; give both the same symbol"
+    if found := _GUARD.search(message):
+        name, source, guard = found[1], found[2], found[3].rstrip(".")
+        shown = dynamic.symbols.get(name, name)
+        return (
+            f"not all sizes of {shown} take the same way through its code, which demands "
+            f"{guard.replace(source, name)}{line}; change the range, or that line"
+        )
+    if _SIZES.search(message):
+        sizes = ", ".join(f"{name}={size}" for name, size in dynamic.traced.items())
+        return f"its inputs do not fit together for {sizes}; give extents that must be equal the same symbol"
+    return None
+
+
+@contextmanager
+def _recorded_guards() -> Iterator[list[tuple[str, str]]]:
+    """Conditions on symbols that PyTorch records inside the block, each with the line of a user's code."""
+    found: list[tuple[str, str]] = []
+    log: Any = getattr(ShapeEnv, "_log_guard", None)
+    if log is None:  # a name that PyTorch may change
+        yield found
+        return
+
+    def logged(env: ShapeEnv, prefix: str, guard: Any, *rest: Any, **options: Any) -> Any:
+        found.append((str(guard), _users_line()))
+        return log(env, prefix, guard, *rest, **options)
+
+    ShapeEnv._log_guard = logged  # type: ignore[method-assign]
+    try:
+        yield found
+    finally:
+        ShapeEnv._log_guard = log  # type: ignore[method-assign]
+
+
+_OWN = Path(__file__).parents[3]
+
+
+def _users_line() -> str:
+    """The innermost line of this call that is neither PyTorch's nor of this package."""
+    roots = (str(Path(torch.__file__).parent), str(_OWN))
+    frames = [one for one in traceback.extract_stack() if not one.filename.startswith((*roots, "<"))]
+    inside = [one for one in frames if one.line]
+    return f"{inside[-1].filename}:{inside[-1].lineno}" if inside else ""
+
+
+def guards_of(program: ExportedProgram) -> list[Any]:
+    """Conditions on symbols that PyTorch has recorded for a program so far."""
+    return [guard.expr for env in _environments(program) for guard in env.guards]
+
+
+def check_guards(program: ExportedProgram, dynamic: DynamicInputs, before: Sequence[Any], name: str) -> None:
+    """Raises DynamicShapeError if a step of the conversion decided by the size that was traced.
+
+    PyTorch records what its decompositions assume of a size. What they assume must hold for the whole range.
+    An extent of 1 is left out: PyTorch's own rule is that no other axis is broadcast like one, and outputs at the
+    ends of the ranges are compared.
+
+    Args:
+        program: an exported program, which was decomposed since.
+        dynamic: ranges of its symbols.
+        before: `guards_of` the program before, which PyTorch has compared with the ranges.
+        name: name of the network, for errors.
+    """
+    ranges = {str(one): bounds for env in _environments(program) for one, bounds in env.var_to_range.items()}
+    for guard in guards_of(program)[len(before) :]:
+        free = sorted(guard.free_symbols, key=str)
+        tried = product(*(_tried(ranges[str(one)], MOST_TRIED // 4 ** (len(free) - 1)) for one in free))
+        if any(guard.subs(dict(zip(free, sizes, strict=True))) == sympy.false for sizes in tried):
+            raise DynamicShapeError(
+                f"network={name}: the conversion of one of its operators works only for sizes with {guard}; narrow "
+                f"the range of {', '.join(dynamic.symbols)}"
+            )
+
+
+MOST_TRIED = 512
+"""Sizes for which a condition is tried, of a longer range."""
+
+
+def _tried(bounds: Any, most: int) -> list[int]:
+    """Sizes over 1 of a range: all, or those near its ends and some between."""
+    low, high = max(2, int(bounds.lower)), int(bounds.upper)
+    if high - low < most:
+        return list(range(low, high + 1))
+    step = (high - low) / (most // 2)
+    between = [int(low + number * step) for number in range(most // 2)]
+    return sorted({*between, *range(low, low + most // 4), *range(high - most // 4, high + 1)})
+
+
+def _environments(program: ExportedProgram) -> Iterator[ShapeEnv]:
+    """Environments of the symbols of a program, each once."""
+    seen: list[Any] = []
+    for node in program.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        for extent in value.shape if isinstance(value, torch.Tensor) else ():
+            if isinstance(extent, torch.SymInt) and not any(extent.node.shape_env is one for one in seen):
+                seen.append(extent.node.shape_env)
+    yield from seen

@@ -1,0 +1,203 @@
+"""Addresses of the operands of a product: a start for each row or panel, and a step for each term of a sum.
+
+Each load of a kernel is then one variable plus one sum, however many symbolic extents the array has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir.expr import TensorLoad
+from tvm.sym import detect_linear_equation
+
+from ..contraction import variables_of
+from .member import Member
+from .nodes import (
+    INDEX,
+    Places,
+    ceildiv,
+    fixed,
+    loads_of,
+    number,
+    product,
+    simple,
+    split_index,
+    with_loads,
+    with_values,
+)
+from .panels import weight_load
+from .symbolic_product import SymbolicProduct, Weight
+
+
+class Views:
+    """Arrays of a kernel as one axis each."""
+
+    def __init__(self) -> None:
+        self.by_source: dict[Any, Any] = {}
+
+    def of(self, source: Any) -> Any:
+        """The view of an array."""
+        if source not in self.by_source:
+            size = product(source.shape)
+            self.by_source[source] = tirx.decl_buffer([size], str(source.dtype), f"{source.name}_flat")
+        return self.by_source[source]
+
+    def flat(self, load: TensorLoad) -> TensorLoad:
+        """The load from the view; one from a view stays as it is."""
+        if any(load.source.same_as(view) for view in self.by_source.values()):
+            return load
+        return tirx.BufferLoad(self.of(load.source), [_offset(load.indices, load.source.shape)])
+
+
+def _offset(indices: Sequence[Any], shape: Sequence[Any]) -> Any:
+    place: Any = number(0)
+    for at, size in zip(indices, shape, strict=True):
+        place = place * size + at
+    return simple(place)
+
+
+class Operand:
+    """A load whose place is a start plus a step for each axis of a reduction, where it is such."""
+
+    def __init__(self, load: TensorLoad, task: SymbolicProduct, views: Views) -> None:
+        flat = views.flat(load)
+        self.view, self.place = flat.source, flat.indices[0]
+        self._reduced = [axis.var for axis in task.reduced]
+        terms = list(detect_linear_equation(self.place, self._reduced)) if self._reduced else [self.place]
+        moving = {axis.var for axis in task.anchor.iter_vars}
+        self.linear = bool(terms) and not variables_of(terms[:-1]) & moving
+        self._steps, self._start = (terms[:-1], terms[-1]) if self.linear else ([], self.place)
+
+    def start(self, values: Mapping[Any, Any]) -> Any:
+        """Place of the first term of a sum."""
+        return simple(with_values(self._start, values))
+
+    def step(self, depths: Mapping[Any, Any]) -> Any:
+        """Elements from the first term to the one of these indices."""
+        step: Any = number(0)
+        for var, by in zip(self._reduced, self._steps, strict=True):
+            step = step + by * depths[var]
+        return simple(step)
+
+    def at(self, values: Mapping[Any, Any]) -> TensorLoad:
+        """The load for these values of all axes."""
+        return tirx.BufferLoad(self.view, [with_values(self.place, values)])
+
+
+class RowsAsOne:
+    """The rows of a task as one axis: arrays with all of them as leading axes are viewed so."""
+
+    def __init__(self, task: SymbolicProduct, views: Views) -> None:
+        self.axes = [axis.var for axis in task.rows]
+        self.extents = [axis.dom.extent for axis in task.rows]
+        self.row = tirx.Var("row", INDEX)
+        self.views = views
+
+    def flat(self, node: Any) -> Any:
+        """The expression with loads from views where these exist."""
+        return node if len(self.axes) < 2 else with_loads(node, self._viewed)
+
+    def _viewed(self, load: TensorLoad) -> Any:
+        count, indices = len(self.axes), [simple(at) for at in load.indices]
+        shape = load.source.shape
+        leading = len(indices) >= count and all(
+            (at.same_as(var) or fixed(extent) == 1) and tvm_ffi.structural_equal(simple(size), simple(extent))
+            for at, var, size, extent in zip(indices, self.axes, shape, self.extents, strict=False)
+        )
+        if not leading:
+            return load
+        place = _offset([self.row, *indices[count:]], [number(1), *shape[count:]])
+        return tirx.BufferLoad(self.views.of(load.source), [place])
+
+    def values(self, row: Any) -> dict[Any, Any]:
+        """Values of the axes, and of the row of views."""
+        return {self.row: row, **dict(zip(self.axes, split_index(row, self.extents), strict=True))}
+
+
+class Loads:
+    """The loads of data and weight that a kernel multiplies."""
+
+    def __init__(self, task: SymbolicProduct, member: Member, panels: Any) -> None:
+        self.task, self.member = task, member
+        self.views = Views()
+        self.rows = RowsAsOne(task, self.views)
+        self.across = ceildiv(task.columns, member.width)
+        self._term = _simplified(with_values(task.term, {axis.var: 0 for axis in task.unit}))
+        self._weight = weight_load(task)
+        data = next(load for load in loads_of(self._term) if not self._is_weight(load))
+        self.of_data = Operand(self.rows.flat(data), task, self.views)
+        direct = task.layout is Weight.DIRECT
+        self.of_weight = Operand(self._weight, task, self.views) if direct else None
+        self.panels = None if direct else self.views.of(panels)
+
+    def _is_weight(self, load: Any) -> bool:
+        return bool(tvm_ffi.structural_equal(load, self._weight))
+
+    def product(self, data: Any, weight: Any) -> Any:
+        """The term of a sum, of these operands."""
+        return with_loads(self._term, lambda load: weight if self._is_weight(load) else data)
+
+
+class TileLoads:
+    """Variables for the first place of each row and panel of a register tile, and loads from there."""
+
+    def __init__(
+        self,
+        loads: Loads,
+        places: Places,
+        batches: Mapping[Any, Any],
+        batch: Any,
+        row: Any,
+        panel: Any,
+        starts: Sequence[Any],
+    ) -> None:
+        task, member = loads.task, loads.member
+        self.loads, self._places = loads, places
+        self.rows = [{**batches, **loads.rows.values(row + line)} for line in range(member.rows)]
+        self.columns = [{**batches, task.column.var: start} for start in starts]
+        if loads.of_weight is None:
+            depth = product([axis.dom.extent for axis in task.reduced])
+            first = batch * loads.across if task.layout is Weight.TURNED else number(0)
+            weights = [simple((first + panel + at) * depth * member.width) for at in range(member.panels)]
+        else:
+            weights = [loads.of_weight.start(values) for values in self.columns]
+        data = [loads.of_data.start(values) for values in self.rows] if loads.of_data.linear else []
+        of_data, self.data = places.kept(data)
+        of_weights, self.weights = places.kept(weights)
+        self.starts = of_data + of_weights
+
+    def at(self, depths: Mapping[Any, Any]) -> tuple[list[Any], Any]:
+        """Statements before one step of the reduction, and what makes its term for a row, a panel, a lane."""
+        loads, task, member = self.loads, self.loads.task, self.loads.member
+        if loads.of_weight is None:
+            flat: Any = number(0)
+            for axis in task.reduced:
+                flat = flat * axis.dom.extent + depths[axis.var]
+            weight_step = simple(flat * member.width)
+        else:
+            weight_step = loads.of_weight.step(depths)
+        data_step = loads.of_data.step(depths) if loads.of_data.linear else number(0)
+        statements, steps = self._places.kept([data_step, weight_step])
+
+        def term(line: int, at: int, lane: Any) -> Any:
+            if loads.of_data.linear:
+                data = tirx.BufferLoad(loads.of_data.view, [self.data[line] + steps[0]])
+            else:
+                data = loads.of_data.at({**self.rows[line], **depths})
+            if loads.of_weight is not None and not loads.of_weight.linear:
+                column = self.columns[at][task.column.var] + lane
+                weight = loads.of_weight.at({**self.columns[at], task.column.var: column, **depths})
+            else:
+                view = loads.panels if loads.of_weight is None else loads.of_weight.view
+                weight = tirx.BufferLoad(view, [self.weights[at] + steps[1] + lane])
+            return loads.product(data, weight)
+
+        return statements, term
+
+
+def _simplified(term: Any) -> Any:
+    """The expression with the indices of its loads simplified, as those of `weight_load` are."""
+    return with_loads(term, lambda load: tirx.BufferLoad(load.source, [simple(at) for at in load.indices]))

@@ -1,0 +1,125 @@
+"""Choice of a small family of kernels, and of one of them at each size, from predicted times alone.
+
+Vortex and DietCode choose so between micro-kernels for tensors of any shape; here, regret and code size are
+weighed: each kernel and each breakpoint of the table costs a small share of the time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+One = TypeVar("One")
+
+MOST_MEMBERS = 6
+"""Kernels of a family."""
+
+_WORST = 0.1
+"""Weight of the worst regret relative to the mean."""
+
+_MEMBER_SHARE, _BREAKPOINT_SHARE = 0.003, 0.01
+"""Mean regret that a further kernel has to save, and regret at one size that a breakpoint has to save."""
+
+
+@dataclass(frozen=True)
+class Family(Generic[One]):
+    """Kernels, and the table that chooses one."""
+
+    members: tuple[One, ...]
+    breakpoints: tuple[int, ...]
+    """Sizes from which the next entry of `chosen` holds; one fewer than entries."""
+    chosen: tuple[int, ...]
+    """Indices of members by range of sizes."""
+    regret_mean: float
+    """Predicted time over that of the best candidate, minus 1: mean over sizes on a logarithmic scale."""
+    regret_worst: float
+
+    def at(self, size: int) -> One:
+        """The kernel that the table chooses."""
+        return self.members[self.chosen[int(np.searchsorted(self.breakpoints, size, side="right"))]]
+
+
+def sampled_sizes(low: int, high: int, tiles: Sequence[int]) -> list[int]:
+    """Sizes to rate kernels at: a logarithmic grid, and those around the first multiples of each tile."""
+    steps = max(1, math.ceil(8 * math.log2(max(high, 1) / max(low, 1))))
+    grid = {round(low * (high / low) ** (step / steps)) for step in range(steps + 1)}
+    near = {tile * times + by for tile in tiles for times in range(1, 9) for by in (-1, 0, 1)}
+    return sorted(size for size in grid | near | {low, high} if low <= size <= high)
+
+
+def choose(
+    candidates: Sequence[One],
+    sizes: Sequence[int],
+    predicted: Callable[[One, int], float],
+    most: int = MOST_MEMBERS,
+) -> Family[One]:
+    """Family of at most `most` candidates whose predicted times are close to the best ones at all sizes.
+
+    `predicted` is infinity where a candidate is not right. Some candidate is right at each size, and all are
+    right at larger sizes than one that they are right at.
+    """
+    times = np.array([[predicted(one, size) for size in sizes] for one in candidates])
+    regret = times / times.min(axis=0) - 1
+    weights = _weights(sizes)
+    picked = _picked(regret, weights, most)
+    path = _path(regret[picked], weights)
+    used = sorted(set(path))
+    switches = [0, *(at for at in range(1, len(path)) if path[at] != path[at - 1])]
+    lost = regret[picked][path, np.arange(len(sizes))]
+    return Family(
+        members=tuple(candidates[picked[one]] for one in used),
+        breakpoints=tuple(sizes[at] for at in switches[1:]),
+        chosen=tuple(used.index(path[at]) for at in switches),
+        regret_mean=float(lost @ weights),
+        regret_worst=float(lost.max()),
+    )
+
+
+def _weights(sizes: Sequence[int]) -> NDArray[np.float64]:
+    """Share of each size on a logarithmic scale."""
+    logs = np.log(np.array([sizes[0], *sizes, sizes[-1] + 1], dtype=float))
+    shares = (logs[2:] - logs[:-2]) / 2
+    return np.asarray(shares / shares.sum())
+
+
+def _picked(regret: NDArray[np.float64], weights: NDArray[np.float64], most: int) -> list[int]:
+    """Candidates one after another, each the one that lowers the regret most."""
+    best = np.full(regret.shape[1], np.inf)
+    picked: list[int] = []
+    objective = math.inf
+    while len(picked) < most:
+        scores = [_objective(np.minimum(best, row), weights) for row in regret]
+        chosen = int(np.argmin(scores))
+        if picked and not scores[chosen] < objective - _MEMBER_SHARE:
+            break
+        if not picked:  # the first one is right at all sizes
+            right = [row for row in range(len(regret)) if np.isfinite(regret[row]).all()]
+            chosen = min(right, key=lambda row: (scores[row], row))
+        objective = scores[chosen]
+        best = np.minimum(best, regret[chosen])
+        picked.append(chosen)
+    return picked
+
+
+def _objective(regret: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    return float(regret @ weights + _WORST * regret.max())
+
+
+def _path(regret: NDArray[np.float64], weights: NDArray[np.float64]) -> list[int]:
+    """Member at each size with the smallest sum of regret and breakpoints."""
+    costs = regret * weights * regret.shape[1]
+    total, came = costs[:, 0].copy(), []
+    for column in costs.T[1:]:
+        cheapest = int(np.argmin(total))
+        switched = total[cheapest] + _BREAKPOINT_SHARE < total
+        came.append(np.where(switched, cheapest, np.arange(len(total))))
+        total = np.where(switched, total[cheapest] + _BREAKPOINT_SHARE, total) + column
+    path = [int(np.argmin(total))]
+    for before in reversed(came):
+        path.append(int(before[path[-1]]))
+    return path[::-1]

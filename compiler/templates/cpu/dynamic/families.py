@@ -1,0 +1,250 @@
+"""Families of kernels for the symbolic tasks of a network, and a choice between them at run time.
+
+A task of symbolic extents becomes one function that chooses a kernel by size: a few comparisons, and nothing
+to allocate. Constant weights are packed once, for all kernels and sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+from tvm.ir import GenericConst
+from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.s_tir.stmt import SBlock, SBlockRealize
+from tvm.target import Target
+from tvm.tirx import PrimFunc
+from tvm.tirx.buffer import is_buffer_var
+
+from .....errors import UserError
+from ....instruction_sets import registers_of
+from ....targets import traits
+from ....tvm_compat import called_function, relax_bindings
+from ..contraction import variables_of
+from .nodes import fixed, number, with_values
+from .panels import panels_of
+from .prediction import Machine
+from .product_family import FamilyTable, ProductFamily, product_family
+from .row_kernel import row_kernel
+from .row_task import read_row_task
+from .symbolic_product import Weight, read_symbolic_product
+
+Range = tuple[int, int]
+"""Smallest and largest size."""
+
+SCHEDULED = "tirx.is_scheduled"
+"""Attribute of functions that TVM leaves as they are."""
+
+_DROPPED = ("layout_free_buffers", "op_pattern")
+
+
+class SizeRangeError(UserError, ValueError):
+    """A symbolic size has no range, or an empty one."""
+
+
+@dataclass(frozen=True)
+class FamilyTask:
+    """One symbolic task, and how it runs."""
+
+    name: str
+    kind: str
+    """`product`, `rows`, or `plain` for a function that stays as TVM made it."""
+    size: str = ""
+    """Expression that the tables choose by."""
+    tables: tuple[FamilyTable, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class WithFamilies:
+    """A module whose symbolic functions are right and fast at all sizes in range."""
+
+    module: tvm.IRModule
+    tasks: tuple[FamilyTask, ...]
+
+
+def with_families(module: tvm.IRModule, ranges: Mapping[str, Range], target: Target) -> WithFamilies:
+    """The module with a family of kernels for each symbolic task.
+
+    Args:
+        module: fused TIR functions and Relax functions that call them, with weights as constants.
+        ranges: smallest and largest size by name of the symbolic variable of a Relax function. Kernels are
+            wrong at other sizes, which the caller has to refuse.
+        target: a CPU.
+
+    Functions without symbolic extents stay unchanged, as do reshapes, which TVM turns into views. Raises
+    SizeRangeError.
+    """
+    sites = _call_sites(module, ranges)
+    machine = _machine(target)
+    made: dict[str, _Made] = {}
+    for var, func in module.functions_items():
+        name = var.name_hint
+        if isinstance(func, PrimFunc) and name in sites and _is_symbolic(func):
+            made[name] = _made(name, func, sites[name], machine)
+    changed = _Called(module, made).module()
+    return WithFamilies(changed, tuple(one.task for one in made.values()))
+
+
+@dataclass(frozen=True, eq=False)
+class _Site:
+    """What the calls of a function have in common."""
+
+    ranges: Mapping[Any, Range]
+    """By symbolic variable of the function."""
+    constants: frozenset[int]
+    """Parameters that are constants at each call."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Made:
+    """A function with its description, and the product whose weights are packed."""
+
+    func: PrimFunc
+    task: FamilyTask
+    family: ProductFamily | None = None
+
+
+def _machine(target: Target) -> Machine:
+    bits = traits(target).vector_bits or 128
+    return Machine(bits // 32, registers_of(bits), traits(target).cores)
+
+
+def _is_symbolic(func: PrimFunc) -> bool:
+    return not relax.analysis.has_reshape_pattern(func) and any(
+        fixed(extent) is None for param in func.params if is_buffer_var(param) for extent in param.shape
+    )
+
+
+def _call_sites(module: tvm.IRModule, ranges: Mapping[str, Range]) -> dict[str, _Site]:
+    found: dict[str, _Site] = {}
+    for relax_func in module.functions.values():
+        if not isinstance(relax_func, relax.Function):
+            continue
+        for _, value in relax_bindings(relax_func):
+            name = called_function(value)
+            if name is None or not isinstance(module[name], PrimFunc):
+                continue
+            site = _site(module[name], value, ranges)
+            found[name] = _merged(found[name], site) if name in found else site
+    return found
+
+
+def _site(func: PrimFunc, call: relax.Call, ranges: Mapping[str, Range]) -> _Site:
+    arguments = list(call.args[1].fields)
+    results = list(call.ty_args)
+    if len(results) == 1 and isinstance(results[0], relax.TupleType):
+        results = list(results[0].fields)
+    bound: dict[Any, Any] = {}
+    types = [getattr(argument, "ty", None) for argument in arguments] + results
+    for param, given, type_ in zip(func.params, [*arguments, *[None] * len(results)], types, strict=False):
+        shape = getattr(type_, "shape", None)
+        if not is_buffer_var(param):
+            bound[param] = given
+        elif shape is not None:
+            for extent, size in zip(param.shape, shape, strict=True):
+                if isinstance(extent, tirx.Var):
+                    bound.setdefault(extent, size)
+    constants = {index for index, argument in enumerate(arguments) if isinstance(argument, GenericConst)}
+    return _Site({var: _range(size, ranges) for var, size in bound.items()}, frozenset(constants))
+
+
+def _range(size: Any, ranges: Mapping[str, Range]) -> Range:
+    """Smallest and largest value of an expression that grows with each of its variables."""
+    variables = variables_of([number(size)])
+    missing = sorted(var.name for var in variables if var.name not in ranges)
+    if missing:
+        raise SizeRangeError(
+            f"ranges: size {missing[0]} has none; pass its smallest and largest value, as in "
+            f'{{"{missing[0]}": (1, 512)}}'
+        )
+    ends = []
+    for end in (0, 1):
+        value = fixed(with_values(number(size), {var: ranges[var.name][end] for var in variables}))
+        assert value is not None
+        ends.append(value)
+    if not 1 <= ends[0] <= ends[1]:
+        raise SizeRangeError(f"ranges: {size} is from {ends[0]} to {ends[1]}; use 1 <= smallest <= largest")
+    return ends[0], ends[1]
+
+
+def _merged(one: _Site, other: _Site) -> _Site:
+    ranges = {
+        var: (min(low, other.ranges[var][0]), max(high, other.ranges[var][1]))
+        for var, (low, high) in one.ranges.items()
+    }
+    return _Site(ranges, one.constants & other.constants)
+
+
+def _made(name: str, func: PrimFunc, site: _Site, machine: Machine) -> _Made:
+    def ends(size: Any) -> Range:
+        return _range(size, {var.name: found for var, found in site.ranges.items()})
+
+    product = read_symbolic_product(func, site.constants)
+    if product is not None:
+        family = product_family(product, ends, machine)
+        params = list(product.parameters)
+        if product.layout is Weight.PACKED:
+            params[product.parameter or 0] = family.packed
+        task = FamilyTask(name, "product", str(family.size), family.tables)
+        return _Made(_finished(func, params, family.body), task, family)
+    rows = read_row_task(func)
+    if rows is None:
+        return _Made(func, FamilyTask(name, "plain"))
+    body = row_kernel(rows, lambda extent: ends(extent)[1])
+    return _Made(_finished(func, list(rows.func.params), body), FamilyTask(name, "rows"))
+
+
+def _finished(func: PrimFunc, params: list[Any], body: Any) -> PrimFunc:
+    # TVM looks for reshapes in functions of Relax, and expects a block around their bodies.
+    made = PrimFunc(params, SBlockRealize([], True, SBlock([], [], [], "root", body)))
+    for key, value in (func.attrs or {}).items():
+        if key not in _DROPPED:
+            made = made.with_attr(key, value)
+    return made.with_attr(SCHEDULED, True).with_attr("s_tir", True)
+
+
+@mutator
+class _Called(PyExprMutator):
+    """Calls the functions of families, with the panels of constant weights."""
+
+    def __init__(self, module: tvm.IRModule, made: Mapping[str, _Made]) -> None:
+        kept = {var: func for var, func in module.functions_items() if var.name_hint not in made}
+        super().__init__(tvm.IRModule(kept, attrs=module.attrs))
+        self._made = made
+        self._vars = {name: self.builder_.add_func(one.func, name) for name, one in made.items()}
+        self._panels: dict[tuple[Any, ...], tuple[Any, relax.Expr]] = {}
+
+    def module(self) -> tvm.IRModule:
+        """The module with all Relax functions rewritten."""
+        for var, func in self.builder_.get().functions_items():
+            if isinstance(func, relax.Function):
+                self.builder_.update_func(var, self.visit_expr(func))
+        return self.builder_.get()
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        """The call of the new function."""
+        name = called_function(call) or ""
+        if name not in self._made:
+            return call
+        arguments = list(call.args[1].fields)
+        family = self._made[name].family
+        if family is not None and family.product.layout is Weight.PACKED:
+            index = family.product.parameter
+            arguments[index] = self._packed(arguments[index], family)
+        return relax.Call(
+            call.op, [self._vars[name], relax.Tuple(arguments)], call.attrs, call.ty_args, call.span
+        )
+
+    def _packed(self, weight: GenericConst, family: ProductFamily) -> relax.Expr:
+        values = weight.value.numpy()
+        key = (values.ctypes.data, values.shape, family.layout_key)
+        if key not in self._panels:
+            panels = relax.const(panels_of(values, family.product, family.width))
+            self._panels[key] = values, panels  # an array that is kept keeps its address
+        return self._panels[key][1]

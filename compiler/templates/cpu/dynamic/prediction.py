@@ -1,0 +1,87 @@
+"""Closed form of the time of a kernel of a family at one size, in cycles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..prediction import LATENCY, PER_CYCLE
+from ..template import COLUMNS_FIRST, ROWS_FIRST
+from .member import Member
+
+_TILE_START, _SUM_START = 60, 4
+"""Cycles to begin and end a register tile, and for each of its vectors."""
+
+_SECOND, _FAR = 32, 12
+"""Bytes a cycle of the second cache, and of what is beyond it."""
+
+MOST_ROWS, MOST_PANELS = 30, 8
+"""Rows and panels of a register tile at most."""
+
+_ALONE = 8
+"""Rows of a register tile of one vector at most, if more columns are there: each product loads an element."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the closed form knows of a CPU."""
+
+    lanes: int
+    """Elements of a vector register."""
+    registers: int
+    cores: int
+    cache_bytes: int = 1 << 19
+    """Bytes of a core's second cache."""
+
+
+@dataclass(frozen=True)
+class ProductSize:
+    """Extents of a product at one size."""
+
+    batch: int
+    rows: int
+    columns: int
+    depth: int
+
+
+def panel_width(columns: int, lanes: int) -> int:
+    """Columns of a panel: one vector, so that tiles of any number of vectors read the same panels."""
+    return lanes if columns >= lanes else 1 << (columns.bit_length() - 1)
+
+
+def members(width: int, most_rows: int, most_panels: int, machine: Machine) -> Iterator[Member]:
+    """Kernels whose register tile fits into the registers, for at most so many rows and panels."""
+    vectors = math.ceil(width / machine.lanes)
+    for panels in range(1, min(most_panels, MOST_PANELS) + 1):
+        across = panels * vectors
+        for rows in range(1, min(most_rows, MOST_ROWS) + 1):
+            # A single row reads each vector of weights once, from memory.
+            if across == 1 < most_panels and rows > _ALONE:
+                break
+            needed = rows * across + 1 + (across if rows > 1 else 0)
+            if needed > machine.registers:
+                break
+            for order in (COLUMNS_FIRST, ROWS_FIRST):
+                yield Member(width, rows, panels, order)
+
+
+def cycles(member: Member, size: ProductSize, machine: Machine) -> float:
+    """Predicted cycles of a member at a size that it is right for."""
+    vectors = member.panels * math.ceil(member.width / machine.lanes)
+    sums = member.rows * vectors
+    step = max(sums / PER_CYCLE, (member.rows + vectors) / PER_CYCLE, LATENCY)
+    down = math.ceil(size.rows / member.rows)
+    across = math.ceil(math.ceil(size.columns / member.width) / member.panels)
+    weight_bytes = 4 * member.columns
+    kept, streamed = 4 * size.depth * member.columns, 4 * size.depth * member.rows
+    by_columns = member.order == COLUMNS_FIRST
+    # Weights stay in the second cache while rows follow each other, and else if all of them fit.
+    all_weights = 4 * size.depth * size.columns
+    near = all_weights <= machine.cache_bytes or (by_columns and down > 1 and kept <= machine.cache_bytes)
+    step = max(step, weight_bytes / (_SECOND if near else _FAR))
+    if by_columns and across > 1 and 4 * size.rows * size.depth > machine.cache_bytes:
+        step = max(step, streamed / size.depth / _FAR)
+    tile = size.depth * step + _TILE_START + _SUM_START * sums
+    tiles = size.batch * down * across
+    return math.ceil(tiles / machine.cores) * tile

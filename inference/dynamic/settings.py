@@ -1,0 +1,49 @@
+"""Settings of a tuning run that dynamic shapes do not support."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ...compiler.dynamic.symbols import DynamicShapeError
+from ...compiler.types import WIDE
+from ..deploy.rivals.registry import DEFAULT_RIVALS
+
+if TYPE_CHECKING:
+    from ..run.config import TuneConfig
+
+
+def check_dynamic(config: TuneConfig) -> None:
+    """Raises DynamicShapeError for a setting that has no meaning yet together with dynamic shapes."""
+    for setting, remedy in _unsupported(config):
+        raise DynamicShapeError(f"{setting}: dynamic shapes do not support it yet; {remedy}")
+
+
+def _unsupported(config: TuneConfig) -> Iterator[tuple[str, str]]:
+    """Settings with the next step."""
+    if config.is_set:
+        yield "several networks or inputs", "tune them one by one"
+    if config.anytime:
+        yield "anytime=true", "leave it out"
+    if config.lowering.dtype != WIDE:
+        yield f"lowering.dtype={config.lowering.dtype}", f"use {WIDE}, or fixed shapes"
+    if config.check_inputs is not None:
+        yield f"check_inputs={config.check_inputs}", "leave it out"
+    if config.latency_target_s is not None:
+        yield f"latency_target_s={config.latency_target_s}", "leave it out"
+    if config.require_database:
+        yield "require_database=true", "leave it out: no database has their schedules"
+    if config.executor.kind not in ("local", "none"):
+        yield f"executor={config.executor.kind}", "use executor=local"
+
+
+def ignored(config: TuneConfig) -> list[str]:
+    """What a run of a dynamic network does not do, though the settings ask for it."""
+    found = []
+    if config.search.measure:
+        found.append("kernels are chosen by predictions, as with search=no_measurement: nothing is measured")
+    if config.budget_s is not None:
+        found.append("budget_s= has no search to limit")
+    if config.rivals and tuple(config.rivals) != DEFAULT_RIVALS:
+        found.append("rivals= are not timed")
+    return found

@@ -1,0 +1,85 @@
+"""Networks that do not run for all sizes of a range are refused, with the line of their code."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+from foretune.compiler.dynamic.symbols import DynamicShapeError, Extent, Symbol
+from foretune.compiler.networks.dynamic.dynamic_inputs import DynamicInputs
+from foretune.compiler.networks.dynamic.symbolic_export import check_guards, export, guards_of
+from torch import nn
+
+ROWS = DynamicInputs({"n": Symbol("n", 1, 64)}, ((Extent("n"), 4),), ({},))
+
+
+class Fixed(nn.Module):
+    """Adds a weight of seven rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(7, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.weight  # demands seven rows
+
+
+class Odd(nn.Module):
+    """Goes another way for an even number of rows."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] % 2 == 0:  # decides by the rows
+            return x[::2]
+        return x * 2
+
+
+class Sum(nn.Module):
+    """Adds two inputs."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y
+
+
+def line_with(text: str) -> str:
+    lines = inspect.getsource(inspect.getmodule(Fixed)).splitlines()  # type: ignore[arg-type]
+    return f"{__file__}:{next(number for number, line in enumerate(lines, 1) if text in line)}"
+
+
+@pytest.mark.parametrize(
+    ("network", "message", "comment"),
+    [
+        (Fixed(), "its code works for n=7 alone, with which it was traced", "# demands seven rows"),
+        (Odd(), "not all sizes of n=1:64 take the same way through its code", "# decides by the rows"),
+    ],
+)
+def test_the_error_names_the_line(network: nn.Module, message: str, comment: str) -> None:
+    with pytest.raises(DynamicShapeError) as error:
+        export(network, (torch.zeros(7, 4),), ROWS, "net")
+    told = str(error.value)
+    assert told.startswith("network=net: ") and message in told and line_with(comment) in told
+    assert "\n" not in told
+
+
+def test_inputs_that_must_agree_need_one_symbol() -> None:
+    symbols = {"n": Symbol("n", 1, 64), "m": Symbol("m", 1, 64)}
+    two = DynamicInputs(symbols, ((Extent("n"), 4), (Extent("m"), 4)), ({}, {}))
+    with pytest.raises(DynamicShapeError, match="(n and m|m and n) must be equal.*give both the same symbol"):
+        export(Sum(), (torch.zeros(7, 4), torch.zeros(7, 4)), two, "net")
+    with pytest.raises(
+        DynamicShapeError, match="its inputs do not fit together for n=7, m=8; give extents that"
+    ):
+        export(Sum(), (torch.zeros(7, 4), torch.zeros(8, 4)), two, "net")
+    same = DynamicInputs({"n": symbols["n"]}, ((Extent("n"), 4), (Extent("n"), 4)), ({}, {}))
+    export(Sum(), (torch.zeros(7, 4), torch.zeros(7, 4)), same, "net")
+
+
+def test_a_decision_of_the_conversion_must_hold_for_the_whole_range() -> None:
+    program = export(nn.ReLU(), (torch.zeros(7, 4),), ROWS, "net")
+    rows = next(iter(program.graph.find_nodes(op="placeholder"))).meta["val"].shape[0]
+    before = guards_of(program)
+    assert rows < 100 and rows != 1  # holds for each size over 1 of the range
+    check_guards(program, ROWS, before, "net")
+    assert rows % 2 == 1  # what a decomposition might ask
+    with pytest.raises(DynamicShapeError, match="works only for sizes with"):
+        check_guards(program, ROWS, before, "net")

@@ -1,0 +1,87 @@
+"""Symbolic functions, their kernels compiled for this machine, and calls of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from foretune.compiler.codegen.compilation import compile_module
+from foretune.compiler.templates.cpu.dynamic.families import WithFamilies, with_families
+from numpy.typing import NDArray
+from tvm import relax, te, tirx
+
+from tests.support.cpus import cpu, widest
+
+Array = NDArray[Any]
+
+TARGET = widest(cpu("x86-64-v4"), cpu("x86-64-v3"))
+
+
+def symbol(name: str) -> tirx.Var:
+    """A symbolic size."""
+    return tirx.Var(name, "int64")
+
+
+def tensor(name: str, *shape: Any) -> te.Tensor:
+    return te.placeholder(
+        [tirx.const(one, "int64") if isinstance(one, int) else one for one in shape], name=name
+    )
+
+
+def product(left: te.Tensor, right: te.Tensor, *, turned: bool = False) -> te.Tensor:
+    """[..., m, k] x [..., k, n], or x [..., n, k] if `turned`; the right one may have no batch."""
+    k = te.reduce_axis((0, left.shape[-1]), name="k")
+    shape = [*left.shape[:-1], right.shape[-2 if turned else -1]]
+
+    def element(*at: Any) -> Any:
+        *batch, _ = at[:-1] if len(right.shape) > 2 else (None,)
+        matrix = (at[-1], k) if turned else (k, at[-1])
+        return te.sum(left(*at[:-1], k) * right(*batch, *matrix), axis=k)
+
+    return te.compute(shape, element, name="matmul")
+
+
+class Network:
+    """A Relax function that calls one symbolic function, with kernels for all its sizes."""
+
+    def __init__(
+        self,
+        tensors: Sequence[te.Tensor],
+        ranges: Mapping[str, tuple[int, int]],
+        constants: Mapping[int, Array] | None = None,
+        target: tvm.target.Target = TARGET,
+    ) -> None:
+        func = te.create_prim_func(tensors, index_dtype_override="int64")
+        constants = constants or {}
+        builder = relax.BlockBuilder()
+        *inputs, output = tensors
+        given = {
+            index: relax.Var(one.op.name, relax.TensorType(one.shape, one.dtype))
+            for index, one in enumerate(inputs)
+            if index not in constants
+        }
+        with builder.function("main", list(given.values())):
+            var = builder.add_func(func.without_attr("global_symbol"), "task")
+            arguments = [
+                given[index] if index in given else relax.const(constants[index])
+                for index in range(len(inputs))
+            ]
+            call = relax.call_tir(var, arguments, relax.TensorType(output.shape, output.dtype))
+            builder.emit_func_output(builder.emit(call))
+        self.made: WithFamilies = with_families(builder.get(), ranges, target)
+
+    @property
+    def kind(self) -> str:
+        (task,) = self.made.tasks
+        return task.kind
+
+    def compiled(self) -> Callable[..., Array]:
+        """The function on NumPy arrays."""
+        machine = relax.VirtualMachine(compile_module(self.made.module, TARGET), tvm.cpu())
+
+        def run(*arrays: Array) -> Array:
+            return np.asarray(machine["main"](*map(tvm.runtime.tensor, arrays)).numpy())
+
+        return run

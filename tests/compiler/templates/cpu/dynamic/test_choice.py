@@ -1,0 +1,99 @@
+"""Choice between kernels by size: tables, sizes that are rated, and the closed form, by hand-worked values."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from foretune.compiler.templates.cpu.dynamic.choice import choose, sampled_sizes
+from foretune.compiler.templates.cpu.dynamic.member import Member
+from foretune.compiler.templates.cpu.dynamic.prediction import (
+    Machine,
+    ProductSize,
+    cycles,
+    members,
+    panel_width,
+)
+from foretune.compiler.templates.cpu.template import COLUMNS_FIRST
+
+AVX2 = Machine(lanes=8, registers=16, cores=1)
+
+
+def tiles(tile: int, size: int) -> float:
+    """Rows that tiles of this many rows compute; a tile needs as many."""
+    return math.inf if size < tile else math.ceil(size / tile) * tile
+
+
+def test_each_size_takes_the_kernel_that_computes_the_fewest_rows() -> None:
+    """One row at a time costs 1.5 a row here: 4 rows at once are worse for 5 (8 rows against 7.5)."""
+
+    def cost(tile: int, size: int) -> float:
+        return tiles(tile, size) * (1.5 if tile == 1 else 1.0)
+
+    family = choose([1, 4], [1, 2, 3, 4, 5, 8, 100], cost)
+    assert family.members == (1, 4)
+    assert family.breakpoints == (4, 5, 8)
+    assert family.chosen == (0, 1, 0, 1)
+    assert [family.at(size) for size in (1, 3, 4, 5, 7, 8, 1000)] == [1, 1, 4, 1, 1, 4, 4]
+    assert family.regret_worst == family.regret_mean == 0
+
+
+def test_a_kernel_that_saves_too_little_is_left_out() -> None:
+    family = choose([1, 2], [1, 2, 4, 8], lambda one, size: size if one == 1 else tiles(2, size) * 0.9999)
+    assert family.members == (1,)
+    assert family.breakpoints == ()
+    assert family.regret_worst == pytest.approx(1 / 0.9999 - 1)
+
+
+def test_no_more_kernels_than_allowed() -> None:
+    cost = {one: {size: 1.0 + abs(one - size) for size in range(1, 6)} for one in range(1, 6)}
+    family = choose(range(1, 6), range(1, 6), lambda one, size: cost[one][size], most=2)
+    assert len(family.members) == 2
+
+
+def test_a_kernel_runs_at_no_size_that_it_is_wrong_for() -> None:
+    """The kernel of four rows is the fastest from four rows on."""
+    family = choose([1, 4], range(1, 20), lambda one, size: 1.0 if one == 1 else 0.01 * tiles(4, size))
+    assert [family.at(size) for size in (1, 2, 3, 4, 19)] == [1, 1, 1, 4, 4]
+
+
+def test_sizes_surround_multiples_of_tiles() -> None:
+    sizes = sampled_sizes(1, 512, [6])
+    assert {1, 5, 6, 7, 11, 12, 13, 47, 48, 49, 512} <= set(sizes)
+    assert sizes == sorted(set(sizes))
+    assert min(sizes) == 1
+    assert max(sizes) == 512
+    assert len(sizes) < 120
+    assert sampled_sizes(7, 7, [6]) == [7]
+
+
+@pytest.mark.parametrize(("columns", "width"), [(1, 1), (3, 2), (7, 4), (8, 8), (9, 8), (768, 8)])
+def test_panels_are_no_wider_than_the_columns(columns: int, width: int) -> None:
+    assert panel_width(columns, lanes=8) == width
+
+
+def test_register_tiles_fit_into_the_registers() -> None:
+    found = {(one.rows, one.panels) for one in members(8, most_rows=100, most_panels=100, machine=AVX2)}
+    assert {(6, 2), (4, 3), (2, 4), (1, 8), (8, 1)} <= found
+    # 7 x 2 sums, 2 vectors of weights and one element are 17 registers; 9 x 1 loads an element for each product
+    assert not {(7, 2), (5, 3), (3, 4), (9, 1)} & found
+    assert {one.rows for one in members(8, most_rows=3, most_panels=1, machine=AVX2)} == {1, 2, 3}
+
+
+def test_cycles_of_a_product_that_fills_its_tiles() -> None:
+    """6 x 2 vectors: 12 multiply-adds, two a cycle, take 6 cycles; 12 rows and 32 columns are 4 tiles."""
+    member, size = Member(8, 6, 2, COLUMNS_FIRST), ProductSize(1, 12, 32, 64)
+    assert cycles(member, size, AVX2) == 4 * (64 * 6 + 60 + 4 * 12)
+    assert cycles(member, size, Machine(8, 16, cores=3)) == 2 * (64 * 6 + 60 + 4 * 12)
+
+
+def test_one_row_more_costs_a_tile() -> None:
+    member = Member(8, 6, 2, COLUMNS_FIRST)
+    whole, more = (cycles(member, ProductSize(1, rows, 32, 64), AVX2) for rows in (12, 13))
+    assert more / whole == 3 / 2
+
+
+def test_one_pass_streams_weights_from_far() -> None:
+    """One row reads 8 vectors of 32 bytes a step, 12 bytes a cycle, of weights that no cache keeps."""
+    member, size = Member(8, 1, 8, COLUMNS_FIRST), ProductSize(1, 1, 1024, 1024)
+    assert cycles(member, size, AVX2) == pytest.approx(16 * (1024 * 256 / 12 + 60 + 4 * 8))

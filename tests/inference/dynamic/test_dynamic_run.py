@@ -1,0 +1,118 @@
+"""A network of dynamic shapes from `foretune tune` to its library, on this CPU."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import foretune
+import numpy as np
+import pytest
+import torch
+from foretune.compiler.dynamic.symbols import DynamicShapeError
+from foretune.compiler.networks import load_network
+from foretune.inference.deploy.arrays import InputError
+from foretune.inference.deploy.load import LoadedNetwork
+from foretune.inference.dynamic import run as subject
+from foretune.inference.dynamic.result import FILE, PLAIN, DynamicResult
+from foretune.inference.run.config import TuneConfig
+from foretune.inference.tune import run
+from rich.console import Console
+from tvm.support.cc import get_cc
+
+pytestmark = pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")
+
+NETWORK = "support.networks:CausalBlock"
+INPUTS = [["b=1:3", "n=1:33", 16]]
+
+
+def config(folder: Path, **changed: Any) -> TuneConfig:
+    return TuneConfig(
+        network=NETWORK,
+        output=folder / "report",
+        database=folder / "database",
+        inputs=INPUTS,
+        export=folder / "block.so",
+        **changed,
+    )
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[DynamicResult, Path]:
+    folder = tmp_path_factory.mktemp("dynamic")
+    result = run(config(folder), Console(quiet=True))
+    assert isinstance(result, DynamicResult)
+    return result, folder
+
+
+@pytest.fixture(scope="module")
+def loaded(tuned: tuple[DynamicResult, Path]) -> LoadedNetwork:
+    return foretune.load(tuned[1] / "block.so")
+
+
+def test_outputs_are_compared_at_several_sizes(tuned: tuple[DynamicResult, Path]) -> None:
+    result, folder = tuned
+    assert result.symbols == {"b": (1, 3), "n": (1, 33)}
+    compared = [(one.sizes["b"], one.sizes["n"]) for one in result.sizes]
+    assert {(1, 1), (3, 33), (1, 33), (3, 1)} <= set(compared) and len(compared) >= 8
+    assert all(one.max_abs_difference <= one.tolerance for one in result.sizes)
+    assert {task["kind"] for task in result.tasks} >= {"product", "rows"}
+    assert json.loads((folder / "report" / FILE).read_text())["symbols"] == {"b": [1, 3], "n": [1, 33]}
+
+
+def test_the_library_runs_every_size_in_range(loaded: LoadedNetwork) -> None:
+    module = load_network(NETWORK, inputs=[[1, 2, 16]]).module
+    assert module is not None
+    rng = np.random.default_rng(0)
+    for b in (1, 2, 3):
+        for n in range(1, 34):
+            x = torch.from_numpy(rng.standard_normal((b, n, 16), np.float32))
+            with torch.inference_mode():
+                expected = module(x)
+            torch.testing.assert_close(loaded(x), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_library_tells_and_keeps_its_ranges(loaded: LoadedNetwork) -> None:
+    assert "x: float32 [b, n, 16]" in repr(loaded) and "b=1:3, n=1:33" in repr(loaded)
+    for shape, message in (
+        ((1, 34, 16), "input x: dimension 1 is 34, and n is 1 to 33"),
+        ((4, 5, 16), "input x: dimension 0 is 4, and b is 1 to 3"),
+        ((1, 0, 16), "dimension 1 is 0"),
+        ((1, 5, 15), r"float32 \[1, 5, 15\] given, float32 \[b, n, 16\] expected"),
+    ):
+        with pytest.raises(InputError, match=message):
+            loaded(np.zeros(shape, np.float32))
+
+
+def test_a_wrong_kernel_gives_way_to_plain_schedules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+    real = subject.DynamicRun._compared
+
+    def wrong_first(self: Any, *arguments: Any) -> Any:
+        compared.append("again" if compared else "first")
+        if compared == ["first"]:
+            raise subject.DynamicOutputError("network=CausalBlock at n=1: output 0 differs")
+        return real(self, *arguments)
+
+    monkeypatch.setattr(subject.DynamicRun, "_compared", wrong_first)
+    console = Console(record=True, quiet=True)
+    result = run(replace(config(tmp_path), export=None), console)
+    assert isinstance(result, DynamicResult)
+    assert compared == ["first", "again"] and {task["kind"] for task in result.tasks} == {PLAIN}
+    assert len(result.plain) == len(result.tasks)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"anytime": True}, "anytime=true: dynamic shapes do not support it yet; leave it out"),
+        ({"latency_target_s": 1.0}, "latency_target_s=1.0: dynamic shapes do not support it yet"),
+        ({"check_inputs": Path("x.npz")}, "check_inputs=x.npz: dynamic shapes do not support it yet"),
+        ({"network": ["resnet18", "resnet50"]}, "several networks or inputs: dynamic shapes do not"),
+    ],
+)
+def test_settings_without_support_are_errors(changed: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(DynamicShapeError, match=message):
+        replace(config(tmp_path), export=None, **changed)
