@@ -62,7 +62,8 @@ class Trials:
             detail = around.detail or self._strike(fault, command)
             struck = time.monotonic()
             hung = not self._ended(fault, command)
-            late = time.monotonic() - struck <= _FINISHES_WITHIN * self._seconds[fault.command]
+            ended_after_s = time.monotonic() - struck
+            late = ended_after_s <= _FINISHES_WITHIN * self._seconds[fault.command]
             left = _left_running(mark)
             errors = command.errors
             if fault.kind != "damaged":
@@ -77,6 +78,7 @@ class Trials:
             "command": fault.command,
             "kind": fault.kind,
             "detail": detail,
+            "ended_after_s": ended_after_s,
             "status": command.status,
             "wrong_status": not is_right(fault, command.status, _message(errors), finished=late),
             "message": _message(errors),
