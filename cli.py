@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import __version__
 from .commands import FORETUNE, Command, Group
-from .errors import UserError, exits_cleanly, print_any_character
+from .errors import UserError, end_process, exits_cleanly, print_any_character
 from .signals import signals_interrupt
 
 if TYPE_CHECKING:
@@ -31,16 +30,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry of the command; exits with 1 for a finding, 2 for an error, 130 after Ctrl-C.
 
     SIGTERM and SIGHUP end it as Ctrl-C does, with 143 and 129. Without `arguments`, which are those of the
-    process by default, the process must end afterwards: it no longer hears these signals.
+    process by default, it ends the process.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments is None and words[:1] not in ([], ["serve"], ["-sc"], ["--shell-completion"]):
-        from .handover import handed_over
+    if arguments is not None:
+        _main(list(arguments), to_the_end=False)
+        return
+    status: object = 0
+    try:
+        words = sys.argv[1:]
+        if words[:1] not in ([], ["serve"], ["-sc"], ["--shell-completion"]):
+            from .handover import handed_over
 
-        if (status := handed_over(words)) is not None:
-            raise SystemExit(status)
+            if (handed := handed_over(words)) is not None:
+                raise SystemExit(handed)
+        _main(words, to_the_end=True)
+    except SystemExit as end:
+        status = end.code
+    end_process(status)
+
+
+def _main(words: list[str], *, to_the_end: bool) -> None:
     print_any_character()
-    with exits_cleanly(), signals_interrupt(to_the_end=arguments is None):
+    with exits_cleanly(), signals_interrupt(to_the_end=to_the_end):
         try:
             if words == ["version"] or words[-1:] == ["--version"]:
                 print(f"{PROGRAM} {__version__}")
@@ -121,13 +132,6 @@ def _without_collections() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
-        atexit.register(_unfreeze)
-
-
-def _unfreeze() -> None:
-    """Lets Python free all objects at its end, as Triton's bindings print remaining ones as leaks."""
-    if "triton" in sys.modules:
-        gc.unfreeze()
 
 
 def _with_option_names(command: Command, words: Sequence[str]) -> list[str]:
