@@ -14,7 +14,7 @@ _TILE_START, _SUM_START = 60, 4
 """Cycles to begin and end a register tile, and for each of its vectors."""
 
 _SECOND, _AHEAD, _FAR = 32, 16, 12
-"""Bytes a cycle of the second cache, and of what is beyond it: fetched ahead, and not."""
+"""Bytes a cycle of weights from the second cache, and from memory beyond it: fetched ahead, and not."""
 
 MOST_ROWS, MOST_PANELS = 30, 8
 """Rows and panels of a register tile at most."""
