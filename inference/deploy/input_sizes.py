@@ -40,8 +40,8 @@ class SizesOfInputs:
             if not symbol.contains(size):
                 low, high = extent.at(symbol.low), extent.at(symbol.high)
                 raise InputError(
-                    f"{where}, and {extent} is {low} to {high} ({symbol}); give a size in this range, or tune the "
-                    "network for a wider one"
+                    f"{where}, and {extent} is {low} to {high} ({symbol}); give a size in this range, or "
+                    "tune the network for a wider one"
                 )
             known, place = sizes.setdefault(symbol.name, (size, f"dimension {axis} of input {name}"))
             if known != size:

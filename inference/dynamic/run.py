@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -62,7 +61,7 @@ class DynamicRun:
         config, target = self.config, parse_target(self.config.target)
         if not is_cpu(target):
             raise DynamicShapeError(
-                f"target={target.kind.name}: dynamic shapes need a CPU so far; use target=llvm, or fixed shapes"
+                f"target={target.kind.name}: dynamic shapes need a CPU; use target=llvm, or fixed shapes"
             )
         config.check_for(target)
         for notice in ignored(config):
@@ -164,8 +163,8 @@ def compile_symbolic(mod: tvm.IRModule, dynamic: DynamicInputs, target: Target, 
             executable = tvm.compile(described, target=target)
     except Exception as error:  # TVM raises several kinds
         raise NetworkBuildError(
-            f"network={name}: TVM cannot build it with symbolic extents: {first_line(error)}; tune it for fixed "
-            "shapes"
+            f"network={name}: TVM cannot build it with symbolic extents: {first_line(error)}; tune it for "
+            "fixed shapes"
         ) from error
     return CompiledNetwork(executable, target, scheduled=(), unscheduled=(), task_of={})
 

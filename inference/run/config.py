@@ -17,8 +17,8 @@ from ...configuration import check_least
 from ...dataset.measure import ExecutorConfig, MeasureConfig, check_runs
 from ...errors import UserError
 from ...models.checkpoints.shipped import AUTO
-from ..dynamic.settings import check_dynamic
 from ..deploy.rivals.registry import DEFAULT_RIVALS, check_rivals
+from ..dynamic.settings import check_dynamic
 from ..report.energy import ReportConfig
 from ..search.config import OneShotConfig
 from .network_set import Member, check_export, export_of, members_of
