@@ -135,10 +135,10 @@ def dynamic_inputs(
     for position, shape in enumerate(shapes):
         for extent in shape or ():
             if isinstance(extent, Extent) and extent.at(found[extent.symbol].low) < 1:
-                symbol = found[extent.symbol]
+                low = found[extent.symbol].low
                 raise DynamicShapeError(
-                    f"inputs[{position}]: {extent} is {extent.at(symbol.low)} for {symbol.name}={symbol.low}; "
-                    "a size is at least 1"
+                    f"inputs[{position}]: {extent} is {extent.at(low)} for {extent.symbol}={low}; a size is at "
+                    "least 1"
                 )
     return DynamicInputs({name: found[name] for name in dict.fromkeys(used)}, tuple(shapes), tuple(settings))
 
