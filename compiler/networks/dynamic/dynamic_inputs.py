@@ -137,8 +137,8 @@ def dynamic_inputs(
             if isinstance(extent, Extent) and extent.at(found[extent.symbol].low) < 1:
                 low = found[extent.symbol].low
                 raise DynamicShapeError(
-                    f"inputs[{position}]: {extent} is {extent.at(low)} for {extent.symbol}={low}; a size is at "
-                    "least 1"
+                    f"inputs[{position}]: {extent} is {extent.at(low)} for {extent.symbol}={low}; a size is "
+                    "at least 1"
                 )
     return DynamicInputs({name: found[name] for name in dict.fromkeys(used)}, tuple(shapes), tuple(settings))
 

@@ -52,7 +52,7 @@ def export(
 
 
 def _reshape_in_place_of_views(program: ExportedProgram) -> None:
-    """Lets PyTorch copy where a view of symbolic strides is not certain; TVM's tensors have no strides."""
+    """Lets PyTorch copy if a view of symbolic strides is not certain; TVM's tensors have no strides."""
     for node in program.graph.find_nodes(op="call_function", target=torch.ops.aten.view.default):
         node.target = torch.ops.aten.reshape.default
     program.graph_module.recompile()
