@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
@@ -41,7 +42,9 @@ def from_hydra(config: DictConfig, schema: type[Config]) -> Config:
         raise unknown_option(str(error.full_key), known) from error
     except OmegaConfBaseException as error:
         reason = (error.msg or str(error)).splitlines()[0]
-        raise ConfigError(f"{error.full_key or 'configuration'}: {reason}") from error
+        given = OmegaConf.to_container(config, resolve=False)
+        misfit = next(_misfits(schema, given), f"{error.full_key or 'configuration'}: {reason}")
+        raise ConfigError(misfit) from error
     if _ONLY_VALIDATED.get():
         raise Validated(settings)
     return settings
@@ -66,6 +69,70 @@ def only_validated() -> Iterator[None]:
         yield
     finally:
         _ONLY_VALIDATED.reset(token)
+
+
+_KINDS: Mapping[Any, str] = {
+    **{int: "a whole number", float: "a number", bool: "true or false"},
+    **{str: "one text", Path: "one path"},
+}
+_TRUTHS = frozenset(["true", "false", "yes", "no", "on", "off", "y", "n", "1", "0"])
+
+
+def _misfits(hint: Any, value: Any, name: str = "") -> Iterator[str]:
+    """Messages for the values of settings that do not fit the annotations of their schema."""
+    if get_origin(hint) is Annotated:
+        hint = hint.__origin__
+    kind, arguments = get_origin(hint) or hint, get_args(hint)
+    if NoneType in arguments and len(arguments) == 2:
+        if value is not None:
+            yield from _misfits(next(part for part in arguments if part is not NoneType), value, name)
+        return
+    is_reference = isinstance(value, str) and ("${" in value or value == "???")
+    if kind in (Any, UnionType, Union) or is_reference:
+        return
+    named = f"{name}={_as_typed(value)}: must be"
+    if kind in (list, Sequence):
+        if not isinstance(value, list):
+            yield f"{named} a list" + (
+                "" if isinstance(value, dict) else f", as in {name}=[{_as_typed(value)}]"
+            )
+            return
+        for number, item in enumerate(value):
+            yield from _misfits(arguments[0], item, f"{name}[{number}]")
+    elif kind in (dict, Mapping) or is_dataclass(kind):
+        if not isinstance(value, dict):
+            yield f"{named} a group of options, as in {name}.OPTION=VALUE"
+            return
+        hints = get_type_hints(kind, include_extras=True) if is_dataclass(kind) else {}
+        for key, item in value.items():
+            inside = hints.get(key, Any) if hints else arguments[1]
+            yield from _misfits(inside, item, f"{name}.{key}" if name else str(key))
+    elif kind in _KINDS and not _fits(kind, value):
+        yield f"{named} {_KINDS[kind]}"
+
+
+def _fits(kind: type, value: Any) -> bool:
+    """Whether OmegaConf converts a value to int, float, bool, str or Path."""
+    if value is None or isinstance(value, list | dict):
+        return False
+    if kind is bool:
+        return str(value).lower() in _TRUTHS
+    if kind in (str, Path):
+        return True
+    try:
+        kind(value)
+    except (TypeError, ValueError):
+        return False
+    return not isinstance(value, bool) and not (kind is int and isinstance(value, float))
+
+
+def _as_typed(value: Any) -> str:
+    """A value in the words of a command line."""
+    if isinstance(value, list):
+        return f"[{','.join(map(_as_typed, value))}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{key}:{_as_typed(item)}' for key, item in value.items())}}}"
+    return str(value).lower() if isinstance(value, bool) else "null" if value is None else str(value)
 
 
 def unknown_option(name: str, known: Iterable[str]) -> ConfigError:

@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 from . import __version__
+from .cache_folder import cache_folder
 from .signals import ENDING, exit_status
 
 SERVED = "FORETUNE_SERVE"
@@ -43,10 +44,8 @@ _READ_AT_START = (
 def socket_path(environment: Mapping[str, str] = os.environ) -> Path:
     """Socket of the user's server: in `$XDG_RUNTIME_DIR/foretune`, or else in the cache."""
     given = Path(environment.get("XDG_RUNTIME_DIR", ""))
-    if not given.is_absolute():
-        cache = Path(environment.get("XDG_CACHE_HOME", ""))
-        given = cache if cache.is_absolute() else Path.home() / ".cache"
-    return given / "foretune" / "serve"
+    folder = given / "foretune" if given.is_absolute() else cache_folder(environment)
+    return folder / "serve"
 
 
 def process_key(environment: Mapping[str, str] = os.environ) -> str:

@@ -57,11 +57,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
     target = parse_target(config.target)
     database = _check_program_sampling(config, console)
     store = RecordStore(config.dataset)
-    networks: NetworkWeights = {}
-    of_networks: list[Task] = []
-    if config.networks:
-        with console.status("extracting the tasks of the networks"):
-            of_networks, networks = tasks_of_networks(config.networks, target, config.lowering)
+    of_networks, networks = _network_tasks(config, target, console)
     clock = GenerationClock()
     with ExitStack() as opened:
         opened.enter_context(store.writing())
@@ -82,7 +78,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
             [task.workload_hash for task in tasks],
             testbed.hardware.hardware_id,
             target_to_json(target),
-            enough=config.records_per_task,
+            config.is_enough,
         )
         _wait_for(samplers, crew.samplers, console)
         use = CoreUse(lambda: {**executor.stage_pids, "sampling": samplers.pids})
@@ -93,7 +89,9 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
             total=len(tasks) * config.records_per_task,
             devices=executor.devices,
             deadline=ending.deadline,
+            most=config.max_records,
         )
+        progress.advance(earlier.begun)
         traces = database.traces if database else {}
         generation = Generation(config, store, testbed, samplers, earlier, progress, ending.deadline, traces)
         summary = _generate(tasks, generation, progress, executor, ending, crew.tasks)
@@ -204,6 +202,16 @@ def _check_program_sampling(config: GenerateConfig, console: Console) -> Databas
         return None
     with console.status(f"reading the programs of {sampling.database}"):
         return DatabaseTasks(sampling.database)
+
+
+def _network_tasks(
+    config: GenerateConfig, target: Target, console: Console
+) -> tuple[list[Task], NetworkWeights]:
+    """Tasks and weights of `config.networks`; both empty without networks."""
+    if not config.networks:
+        return [], {}
+    with console.status("extracting the tasks of the networks"):
+        return tasks_of_networks(config.networks, target, config.lowering)
 
 
 def _tasks(config: GenerateConfig, target: Target, database: DatabaseTasks | None) -> list[Task]:

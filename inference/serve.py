@@ -26,6 +26,7 @@ from omegaconf import DictConfig
 
 from ..compiler.host.locks import LockedError, locked
 from ..compiler.host.tied import tie_by_kernel
+from ..compiler.host.warm import Lender
 from ..configuration import ConfigError, check_least, from_hydra
 from ..errors import UserError, exits_cleanly
 from ..handover import ENDED, MESSAGE_BYTES, REFUSED, SERVED, STARTED, peer_user, process_key, socket_path
@@ -102,8 +103,7 @@ class Server:
         tell: Callable[[str], None],
     ) -> None:
         """`started_with` is the environment at the start of this process; `tell` prints a line."""
-        self._listener, self._started_with = listener, started_with
-        self._idle_s, self._tell = idle_s, tell
+        self._listener, self._idle_s, self._tell = listener, idle_s, tell
         self._key = process_key(started_with)
         self._commands: dict[socket.socket, int] = {}
         self._ending = False
@@ -113,12 +113,13 @@ class Server:
         for end in (wake, self._woken):
             end.setblocking(False)
         self._wake = wake
-        self._selector.register(self._woken, selectors.EVENT_READ, self._report_ended)
+        self._selector.register(self._woken, selectors.EVENT_READ, self._hear)
+        self._lender = Lender()
+        self._selector.register(self._lender, selectors.EVENT_READ, lambda lender: lender.answer())
         signal.set_wakeup_fd(wake.fileno())
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        for number in ENDING:
+        for number in (signal.SIGCHLD, *ENDING):  # `_hear` reads their numbers
             if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, lambda number, frame: self._end())
+                signal.signal(number, lambda number, frame: None)
 
     def serve(self) -> Handed | None:
         """Serves until a signal or the idle time; in the process of a command, returns the command.
@@ -156,7 +157,7 @@ class Server:
             refusal = "did not understand the command"
         elif self._ending:
             refusal = "is ending"
-        elif request.pop("key") != self._key or process_key(self._started_with) != self._key:
+        elif request.pop("key") != self._key:  # the command has just hashed the code
             refusal = OUTDATED
         else:
             return self._start(connection, descriptors, request)
@@ -182,6 +183,7 @@ class Server:
             for standard, descriptor in enumerate(descriptors):
                 os.dup2(descriptor, standard)
                 os.close(descriptor)
+            self._lender.lend()
             return Handed(**request)
         for descriptor in descriptors:
             os.close(descriptor)
@@ -204,8 +206,14 @@ class Server:
             os.kill(pid, signal.SIGKILL)
             self._selector.unregister(connection)
 
-    def _report_ended(self, woken: socket.socket) -> None:
-        woken.recv(4096)
+    def _hear(self, woken: socket.socket) -> None:
+        """Handles the signals that arrived."""
+        for number in woken.recv(4096):
+            if number in ENDING:
+                self._end()
+        self._report_ended()
+
+    def _report_ended(self) -> None:
         for connection, pid in [*self._commands.items()]:
             found, status = os.waitpid(pid, os.WNOHANG)
             if found:

@@ -131,7 +131,7 @@ def _found(folder: Path | None) -> list[str]:
     if folder is None:
         return [*shipped_checkpoints(), *shipped_explorers()]
     if not folder.is_dir():
-        raise CheckpointNotFoundError(f"{folder} is no folder: give one that holds checkpoints")
+        raise CheckpointNotFoundError(f"folder={folder}: is no folder; give one that holds checkpoints")
     return [short_path(card.parent) for card in sorted(folder.rglob(CARD_FILE))]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import os
 import signal
@@ -29,7 +30,7 @@ settings.register_profile("explore", derandomize=False, deadline=None, print_blo
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "repeatable")
 
 
-# Hydra reads some fifty files for a command; libyaml does it in a fifth of the time.
+# Hydra reads some fifty files to compose settings; libyaml does it in a fifth of the time.
 yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _OF_THE_USER = (
@@ -46,10 +47,12 @@ _OF_THE_USER = (
 def pytest_configure(config: pytest.Config) -> None:
     """Gives the run a home of its own, before anything is imported; workers of xdist inherit it.
 
-    Python may keep compiled files, as tests start many processes that import the same modules.
+    Python may keep compiled files, as tests start many processes that import the same modules. Threads of
+    OpenMP sleep while they wait: on cores with other work, small trainings took twenty times as long.
     """
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["OMP_WAIT_POLICY"] = "passive"
     if hasattr(config, "workerinput"):
         return
     home = tempfile.TemporaryDirectory(prefix="foretune-tests-")
@@ -83,6 +86,9 @@ def pytest_collection() -> Iterator[None]:
 
     A test file is imported from some hundred frames, most of them without a file. For each of those,
     `inspect` looks through all modules, which would take a third of the collection.
+
+    Garbage is not looked for meanwhile, and later not among what was imported and collected, millions of
+    objects.
     """
 
     def stack(context: int = 1) -> list[inspect.FrameInfo]:
@@ -92,9 +98,13 @@ def pytest_collection() -> Iterator[None]:
             frame = frame.f_back
         return found
 
+    gc.disable()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inspect, "stack", stack)
         yield
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -118,6 +128,23 @@ def quick_torch() -> None:
         sys.modules["torch"].set_num_threads(1)
     if (registry := sys.modules.get("torch._export.utils")) is not None:
         registry._materialize_cpp_cia_ops = functools.cache(registry._materialize_cpp_cia_ops)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_builders() -> None:
+    """Leaves out MetaSchedule's check of a new builder, which starts a process for it alone."""
+    if (module := sys.modules.get("tvm.s_tir.meta_schedule.builder.local_builder")) is not None:
+        module.LocalBuilder._cls._sanity_check = lambda _: None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def contestants_share_imports() -> None:
+    """Forks contestants from a process that has their imports, which take most of a short run.
+
+    Tests of `deploy.comparison`, and runs of commands in processes of their own, start them as users do.
+    """
+    if (runners := sys.modules.get("foretune.inference.deploy.runners")) is not None:
+        runners.SHARES_IMPORTS = True
 
 
 @pytest.fixture(autouse=True)
@@ -152,9 +179,16 @@ def signal_handlers_stay() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedGpu]:
+def cuda_libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the emulation of CUDA has compiled, shared by the workers of a run."""
+    folder = tmp_path_factory.getbasetemp()
+    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "cuda_libraries"
+
+
+@pytest.fixture(scope="session")
+def gpu(cuda_libraries: Path) -> Iterator[EmulatedGpu]:
     """Emulated GPU for all tests of a run; its process starts at the first use."""
     if reason := unavailable_reason():
         pytest.skip(reason)
-    with EmulatedGpu(tmp_path_factory.mktemp("cuda_emulation")) as emulated:
+    with EmulatedGpu(cuda_libraries) as emulated:
         yield emulated

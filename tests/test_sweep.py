@@ -86,7 +86,7 @@ def test_an_interruption_ends_the_sweep_with_the_runs_so_far(capsys) -> None:
     ("line", "message"),
     [
         ("dataset hardware --multirun cores=1,0", "a run with cores=0: cores=0: must be at least 1"),
-        ("dataset hardware -m cores=1,x", "could not be converted to Integer"),
+        ("dataset hardware -m cores=1,x", "cores=x: must be a whole number"),
         ("train -m dataset=nowhere model=mlp,trees", "nowhere"),
         ("train -m dataset=nowhere model=mlp,tree", "model=tree is unknown: did you mean model=trees?"),
     ],

@@ -21,7 +21,7 @@ from ..common import (
     write_result,
 )
 from ..forked_commands import ForkedCommands
-from .kinds import KINDS, planned
+from .kinds import KINDS, planned, private_mounts
 from .subjects import SUBJECTS, forget_training, make_inputs
 from .trial import Trials, environment_in
 
@@ -103,6 +103,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     environment = {"PYTHONPATH": f"{ROOT / '.typing'}:{ROOT}"}
     rows, new, began = [], 0, time.monotonic()
     imports = dict.fromkeys(name for command in arguments.commands for name in SUBJECTS[command].imports)
+    private_mounts()  # before the process that forks the commands
     with ForkedCommands([*imports], environment) as commands:
         trials: Trials | None = None
         for fault in planned(arguments.faults, arguments.seed, arguments.commands, arguments.kinds):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import shutil
@@ -10,6 +11,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,9 @@ KILL_CHILD, MEMORY, FULL_DISK, READ_ONLY, DAMAGED = (
     "damaged",
 )
 KINDS = (*SIGNALS, KILL_CHILD, MEMORY, FULL_DISK, READ_ONLY, DAMAGED)
+
+_CLONE_NEWNS = 0x20000
+"""Flag of unshare(2) for a new mount namespace."""
 
 _DISK_BYTES = 96 << 20
 _FREE_BYTES = 256 << 10
@@ -74,13 +79,23 @@ class Surroundings:
     detail: str = ""
 
 
+@cache
+def private_mounts() -> bool:
+    """Gives this process and its later children mounts of their own, which end with them; False if not.
+
+    So even a killed benchmark leaves no disk mounted. It needs root.
+    """
+    if os.geteuid() != 0 or ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNS):
+        return False
+    return not _call("mount", "--make-rprivate", "/")
+
+
 @contextmanager
 def disk(folder: Path) -> Iterator[None]:
-    """Makes the folder a small disk of its own for root, or a plain folder."""
+    """Makes the folder a small disk of its own if mounts are private, otherwise a plain folder."""
     folder.mkdir(parents=True)
-    own = os.geteuid() == 0 and not _call(
-        "mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "tmpfs", folder
-    )
+    words = ("mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "tmpfs", folder)
+    own = private_mounts() and not _call(*words)
     try:
         yield
     finally:

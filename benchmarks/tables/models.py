@@ -42,6 +42,13 @@ def trained(result: Result) -> list[dict[str, Any]]:
     return [row for row in compared(result) if "seconds" in row["tasks"]]
 
 
+def on_pools(result: Result) -> Iterator[dict[str, Any]]:
+    """Models of a result of `dense_pools`, with the records that they were trained and tested on."""
+    shared = {name: result.values[name] for name in ("tasks", "records", "trained_on")}
+    without = " without the tested shapes" if result.values["apart"] else ""
+    yield from ({**model, **shared, "without": without} for model in result.values["models"])
+
+
 def note(found: Sequence[Result]) -> str:
     """Training and test records of the models in the last result."""
     tables = found[-1].values["tables"]

@@ -58,23 +58,23 @@ class OfTvm(Contestant):
 
     def load(self, name: str, module: str) -> None:
         """Compiles a scheduled module in TVM's JSON; its arguments stay in the caches."""
-        from foretune.compiler.codegen.compilation import load
+        from foretune.compiler.tvm_compat import module_from_json
 
         from .shapes import warm_call
 
-        self._calls[name] = warm_call(load(module), self._target)
+        self._calls[name] = warm_call(module_from_json(module), self._target)
 
     def search(self, task: str, trials: int) -> dict[str, Any]:
         """The fastest program that stock MetaSchedule finds by its default rules, as TVM's JSON.
 
         Foretune's builder and runner measure for it: the programs are the same, and the search is faster.
         """
-        from foretune.compiler.codegen.compilation import load
         from foretune.compiler.described_task import described_task
+        from foretune.compiler.tvm_compat import module_from_json
 
         from ..tuning_curves.tuners import run_metaschedule
 
-        told = described_task(load(task), "", 1)
+        told = described_task(module_from_json(task), "", 1)
         run = run_metaschedule("stock_measured_by_foretune", told, self._target, trials, seed=0)
         return {"module": run["steps"][-1][2] if run["steps"] else None, "seconds": run["seconds"]}
 

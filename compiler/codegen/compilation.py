@@ -13,7 +13,6 @@ from typing import Any
 
 import tvm
 from tvm.target import Target
-from tvm_ffi.serialization import from_json_graph_str
 
 from ...errors import UserError
 from ..spaces.async_copies import check_copies
@@ -34,8 +33,8 @@ from .passes import improve_code
 HOST = Target("llvm")
 """CPU of this process, for programs whose speed does not matter."""
 
-# Argument checks are not needed, as `Bench` makes the arguments. LLVM takes 50 ms to compile them, a seventh
-# of the compile time of a typical program.
+# Programs need no checks of their arguments, as `Bench` makes these. LLVM takes 50 ms to compile the checks,
+# a seventh of the compile time of a typical program.
 _UNCHECKED = {"tirx.disable_assert": True}
 
 
@@ -45,15 +44,6 @@ TIMED, CHECKED = "main", "checked"
 
 class NoKernelError(UserError, ValueError):
     """A program for a GPU has no kernel."""
-
-
-def load(module: str) -> tvm.IRModule:
-    """Parse a module from JSON of this TVM.
-
-    TVM's own `load_json` upgrades JSON of earlier versions first, in Python, which takes as long as a small
-    program's lowering.
-    """
-    return from_json_graph_str(module)
 
 
 def entries(mod: tvm.IRModule, checked: bool) -> tuple[tvm.IRModule, dict[str, Any]]:
@@ -73,15 +63,16 @@ def entries(mod: tvm.IRModule, checked: bool) -> tuple[tvm.IRModule, dict[str, A
     return tvm.IRModule(functions), buffers
 
 
-def compile_module(mod: tvm.IRModule, target: Target) -> Any:
+def compile_module(mod: tvm.IRModule, target: Target, *, checked: bool = False) -> Any:
     """Compile a scheduled module to TVM's executable, with what `improve_code` adds.
 
-    Raises WrongCopyError for a program that TVM would compile to wrong code, and NoKernelError for one of a
-    GPU without a kernel, as unscheduled ones are: a CPU that reads the GPU's memory loses its process.
+    With `checked`, code for a CPU checks its arguments. Raises WrongCopyError for a program that TVM would
+    compile to wrong code, and NoKernelError for one of a GPU without a kernel, as unscheduled ones are: a CPU
+    that reads the GPU's memory loses its process.
     """
     improve_code()
     if is_cpu(target):
-        with tvm.transform.PassContext(config=_UNCHECKED):
+        with tvm.transform.PassContext(config={} if checked else _UNCHECKED):
             return tvm.compile(mod, target=target)
     target = target if target.host else Target(target, host=HOST)
     templates = kernel_modules(mod)

@@ -1,17 +1,19 @@
-"""Object code of measured programs, which the library of the network links instead of compiling them again.
+"""Object code of programs, which the library of a network links instead of compiling them again.
 
 The symbol of a program is a hash of its code and target. A network finds the object of a function by this
-symbol, so that it never links the object of another function.
+symbol, so that it never links the object of another function. Objects come from measurements, from the user's
+cache folder, or from a compilation of their own. A run leaves the objects of its networks in that folder.
 """
 
 from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import tvm
@@ -20,9 +22,10 @@ from tvm import relax, tirx
 from tvm.support.cc import get_cc
 from tvm.target import Target
 
-from ..targets import is_cpu
-from ..tvm_compat import changes_layout, target_to_json
+from ..host.file_cache import FileCache, code_version
+from ..tvm_compat import changes_layout, runs_here, target_to_json
 from .argument_checks import is_internal
+from .compilation import compile_module
 
 _PREFIX = "__tvm_ffi_"
 """Prefix of TVM's functions in an object file."""
@@ -34,8 +37,11 @@ _NAME = "object_"
 def linkable(mod: tvm.IRModule, target: Target, entry: str) -> tvm.IRModule:
     """A module whose function `entry` has the symbol of its object; it can be called by both names."""
     func = _without_layout_change(mod[entry])
-    changed = tvm.IRModule(mod.functions, attrs=mod.attrs)
-    named = func.with_attr("global_symbol", symbol_of(func, target))
+    return _named(tvm.IRModule(mod.functions, attrs=mod.attrs), entry, func, symbol_of(func, target))
+
+
+def _named(changed: tvm.IRModule, entry: str, func: tirx.PrimFunc, symbol: str) -> tvm.IRModule:
+    named = func.with_attr("global_symbol", symbol)
     changed[entry] = named.with_attr("tirx.is_entry_func", True)
     return changed
 
@@ -52,44 +58,100 @@ def _without_layout_change(func: tirx.PrimFunc) -> tirx.PrimFunc:
     return func.with_body(tvm_ffi.structural_map(func.body, (tirx.SeqStmt, changed)))
 
 
-def symbol_of(func: tirx.PrimFunc, target: Target) -> str:
-    """Symbol of the code of a scheduled function for a target; its name and attributes do not matter."""
+def symbol_of(func: tirx.PrimFunc, target: Target, *, checked: bool = False) -> str:
+    """Symbol of the code of a scheduled function for a target; its name and attributes do not matter.
+
+    Code that checks its arguments, as measured programs do not, is `checked`.
+    """
     bare = func
     for name in list(func.attrs.keys()):
         if name != "tirx.noalias":
             bare = bare.without_attr(name)
     text = f"{tvm_ffi.structural_hash(bare) & 0xFFFFFFFFFFFFFFFF:016x} {target_to_json(target)}"
+    text += " checked" * checked
     return _NAME + sha256(text.encode()).hexdigest()[:32]
+
+
+OBJECTS = FileCache("objects", 2**28)
 
 
 class ObjectFiles:
     """Object files in memory, by the symbol of their program."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, cached: bool = False) -> None:
+        """With `cached`, objects are read from the cache folder and left there, too."""
         self._found: dict[str, bytes] = {}
+        self._cached = cached
+        self._in_cache: set[str] = set()
+        self._trusted = True
 
     def keep(self, data: bytes) -> None:
         """Keeps an object file; one without the symbol of `linkable` is ignored."""
-        if symbol := _SYMBOL.search(data):
-            self._found[symbol[1].decode()] = data
+        if symbol := _symbol_in(data):
+            self._found[symbol] = data
 
-    def clear(self) -> None:
-        """Forgets all object files."""
+    def distrust(self) -> None:
+        """Forgets all object files, also in the cache folder, and links none from now on."""
+        for symbol in self._in_cache:
+            OBJECTS.remove(_key(symbol))
         self._found.clear()
+        self._trusted = False
 
-    def linked_into(self, mod: tvm.IRModule, target: Target) -> Linked:
-        """Functions of a network that can be linked: those of `marked_internal` with an object file.
+    def linked_into(self, mod: tvm.IRModule, target: Target, names: Collection[str] | None = None) -> Linked:
+        """Functions of a network, by default all, that are linked; each gets an object file if it has none.
 
-        Empty if this machine does not link, or not by aliases of symbols.
+        Functions that `marked_internal` did not mark check their arguments. Empty if this machine does not
+        link, or not by aliases of symbols.
         """
-        if not is_cpu(target) or get_cc() is None or platform.system() != "Linux" or not self._found:
+        if not self._trusted or get_cc() is None or platform.system() != "Linux" or not runs_here(target):
             return NOTHING_LINKED
-        symbols = {
-            var.name_hint: symbol
-            for var, func in mod.functions_items()
-            if is_internal(func) and (symbol := symbol_of(func, target)) in self._found
-        }
-        return Linked(symbols, {symbol: self._found[symbol] for symbol in symbols.values()})
+        symbols: dict[str, str] = {}
+        objects: dict[str, bytes] = {}
+        for var, func in mod.functions_items():
+            name = var.name_hint
+            if isinstance(func, tirx.PrimFunc) and (names is None or name in names):
+                symbol = symbol_of(func, target, checked=not is_internal(func))
+                data = objects.get(symbol) or self._object(symbol, func, target)
+                if data is not None:
+                    symbols[name], objects[symbol] = symbol, data
+        if self._cached:
+            new = {symbol: data for symbol, data in objects.items() if symbol not in self._in_cache}
+            OBJECTS.store({_key(symbol): [data] for symbol, data in new.items()})
+            self._in_cache.update(new)
+        return Linked(symbols, objects)
+
+    def _object(self, symbol: str, func: tirx.PrimFunc, target: Target) -> bytes | None:
+        """The object file of a function; None if it does not build, as the network's compilation reports."""
+        if symbol in self._found:
+            return self._found[symbol]
+        if self._cached and (data := OBJECTS.load(_key(symbol))) is not None and _symbol_in(data) == symbol:
+            self._in_cache.add(symbol)
+            self._found[symbol] = bytes(data)
+        else:
+            try:
+                self.keep(_compiled(func, symbol, target))
+            except Exception:  # TVM raises several kinds
+                return None
+        return self._found.get(symbol)
+
+
+def _symbol_in(data: bytes | memoryview) -> str | None:
+    symbol = _SYMBOL.search(data)
+    return None if symbol is None else symbol[1].decode()
+
+
+def _key(symbol: str) -> str:
+    """Name in the cache: other sources and other versions of the libraries compile other code."""
+    return sha256(repr([symbol, *code_version()]).encode()).hexdigest()
+
+
+def _compiled(func: tirx.PrimFunc, symbol: str, target: Target) -> bytes:
+    """The object file of a function, compiled as programs are when they are measured."""
+    mod = _named(tvm.IRModule(), "main", func, symbol)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "program.o"
+        compile_module(mod, target, checked=not is_internal(func)).jit().write_to_file(str(path))
+        return path.read_bytes()
 
 
 @dataclass(frozen=True)

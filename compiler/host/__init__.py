@@ -1,1 +1,1 @@
-"""This process on its machine: threads, memory, signals, child processes, locks and the cache folder."""
+"""This process on its machine: threads, memory, signals, child processes and locks."""

@@ -1,7 +1,8 @@
 """Processes forked from a warm one, which has imported their module.
 
 The first request for a module starts its server (`warm_server`), which ends when it is idle for a minute. The
-requests wait for its imports, and so the processes of one module pay them once.
+requests wait for its imports, and so the processes of one module pay them once. Forks of a process with a
+`Lender` share its servers, and so pay them once in all.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
 from .lifeline import TiedProcess, start_tied
-from .warm_server import IDLE_S, MESSAGE_BYTES, PING, STARTED
+from .warm_server import IDLE_S, LENT, MESSAGE_BYTES, PING, STARTED
 
 WORKS_HERE = sys.platform == "linux"
 """Whether processes can be forked and are ended by the kernel with their parent."""
@@ -133,22 +134,56 @@ class _Shared(NamedTuple):
     """PYTHONPATH."""
 
 
-class _Server:
+def _pair() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def _started(
+    kind: _Shared, start: Callable[..., TiedProcess], *further: str
+) -> tuple[socket.socket, TiedProcess]:
+    """The connection to a new server, and its process."""
+    ours, theirs = _pair()
+    with theirs:
+        process = start(
+            ["-m", f"{__package__}.warm_server", str(theirs.fileno()), kind.module, *further],
+            deaf=True,
+            without=kind.without,
+            pass_fds=[theirs.fileno()],
+            env={**os.environ, **dict(kind.environment)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    return ours, process
+
+
+class _LentServer:
+    """Server that another process started and lends."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def fork(self, request: bytes, errors: int, argument: int) -> ForkedProcess:
+        """Asks for a process. Raises OSError if the server has ended."""
+        ours, theirs = _pair()
+        with theirs:
+            socket.send_fds(self._connection, [request], [theirs.fileno(), errors, argument])
+        return ForkedProcess(ours)
+
+    def pids(self) -> list[int]:
+        """Its process id if it works for this process alone."""
+        return []
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _Server(_LentServer):
     """Server of one kind of process."""
 
     def __init__(self, kind: _Shared) -> None:
-        self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self.process: TiedProcess = start_tied(
-                ["-m", f"{__package__}.warm_server", str(theirs.fileno()), kind.module],
-                deaf=True,
-                without=kind.without,
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, **dict(kind.environment)},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+        connection, self.process = _started(kind, start_tied)
+        super().__init__(connection)
         # One that ends for lack of work would be a zombie of this process until the next request.
         threading.Thread(target=self.process.wait, name="reaper", daemon=True).start()
         self._used_s = time.monotonic()
@@ -156,11 +191,13 @@ class _Server:
     def fork(self, request: bytes, errors: int, argument: int) -> ForkedProcess:
         """Asks for a process. Raises OSError if the server has ended."""
         self._check()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            socket.send_fds(self._connection, [request], [theirs.fileno(), errors, argument])
+        forked = super().fork(request, errors, argument)
         self._used_s = time.monotonic()
-        return ForkedProcess(ours)
+        return forked
+
+    def pids(self) -> list[int]:
+        """Its process id while it runs."""
+        return [self.process.pid] if self.process.poll() is None else []
 
     def _check(self) -> None:
         """Raises OSError for a server that has ended, or that may do so at this moment."""
@@ -172,8 +209,36 @@ class _Server:
             if not self._connection.recv(64):
                 raise ConnectionError("the server has ended")
 
-    def close(self) -> None:
-        self._connection.close()
+
+class Lender:
+    """Servers that the forks of this process share. They end with this process."""
+
+    def __init__(self) -> None:
+        self._ours, self._theirs = _pair()
+        self._of: dict[_Shared, tuple[socket.socket, TiedProcess]] = {}
+
+    def fileno(self) -> int:
+        """Descriptor that is readable when a fork asks for a server."""
+        return self._ours.fileno()
+
+    def answer(self) -> None:
+        """Answers a fork, after starting the first server of this kind."""
+        message, descriptors, _, _ = socket.recv_fds(self._ours, MESSAGE_BYTES, 1)
+        with socket.socket(fileno=descriptors[0]) as fork, suppress(OSError):
+            module, without, environment, path = json.loads(message)
+            kind = _Shared(module, without, tuple((name, value) for name, value in environment), path)
+            found = self._of.get(kind)
+            if found is None or found[1].poll() is not None:
+                # Started by this thread, which lasts: forks of a process with other threads may hang.
+                found = self._of[kind] = _started(kind, TiedProcess, LENT)
+            socket.send_fds(fork, [b"."], [found[0].fileno()])
+
+    def lend(self) -> None:
+        """In a fork: makes `start_warm` ask the process that forked this one for servers."""
+        self._ours.close()
+        for connection, _ in self._of.values():
+            connection.close()
+        _servers().lender = self._theirs
 
 
 class _Servers:
@@ -181,12 +246,14 @@ class _Servers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of: dict[_Shared, _Server] = {}
+        self._of: dict[_Shared, _LentServer] = {}
+        self.lender: socket.socket | None = None
 
     def fork(self, kind: _Shared, request: bytes, errors: int, argument: int) -> ForkedProcess:
         with self._lock:
-            if (server := self._of.get(kind)) is not None:
+            if (server := self._of.get(kind) or self._lent(kind)) is not None:
                 try:
+                    self._of[kind] = server
                     return server.fork(request, errors, argument)
                 except OSError:
                     server.close()
@@ -195,7 +262,22 @@ class _Servers:
 
     def pids(self) -> list[int]:
         with self._lock:
-            return [server.process.pid for server in self._of.values() if server.process.poll() is None]
+            return [pid for server in self._of.values() for pid in server.pids()]
+
+    def _lent(self, kind: _Shared) -> _LentServer | None:
+        """A server of the lender, if there is one that answers."""
+        if self.lender is None:
+            return None
+        ours, theirs = _pair()
+        with ours, suppress(OSError):
+            with theirs:
+                socket.send_fds(self.lender, [json.dumps(kind).encode()], [theirs.fileno()])
+            ours.settimeout(_PING_S)
+            _, descriptors, _, _ = socket.recv_fds(ours, 64, 1)
+            if descriptors:
+                return _LentServer(socket.socket(fileno=descriptors[0]))
+        self.lender = None
+        return None
 
 
 @cache
@@ -208,7 +290,7 @@ if hasattr(os, "register_at_fork"):  # a fork starts servers of its own
 
 
 def server_pids() -> list[int]:
-    """Process ids of the servers of this process."""
+    """Process ids of the servers that work for this process alone."""
     return _servers().pids()
 
 

@@ -1,6 +1,7 @@
 """Server side of `warm`: a process that imported a module forks processes that run it.
 
-A fork shares the imports, which take seconds and hundreds of megabytes. It starts in a hundredth of a second.
+A fork shares the imports, which take seconds and hundreds of megabytes. It starts in a hundredth of a second,
+and ends with its owner, the process at the other end of its channel.
 """
 
 from __future__ import annotations
@@ -29,12 +30,16 @@ MESSAGE_BYTES = 1 << 17
 
 PING, PONG = b"ping", b"pong"
 
+LENT = "lent"
+
 STARTED, ENDED = b"started", b"ended"
 """First words of what the channel of a process tells: its id, and its exit status."""
 
 
-def serve(connection: socket.socket, module: str) -> None:
+def serve(connection: socket.socket, module: str, idle_s: float | None = IDLE_S) -> None:
     """Forks a process for each request, until the other end closes the connection or the server is idle.
+
+    It is idle after `idle_s` seconds, or never if that is None.
 
     A request is a JSON object (`environment`, `folder`) with three descriptors: the channel of the process,
     its standard error, and the argument of `module`. Through the channel, the process reports its id once it
@@ -50,8 +55,14 @@ def serve(connection: socket.socket, module: str) -> None:
     signal.set_wakeup_fd(wake.fileno())
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     children: dict[int, socket.socket] = {}
+    orphans: set[int] = set()
     while True:
-        ready, _, _ = select.select([connection, woken], [], [], IDLE_S)
+        orphans.intersection_update(children)  # the system may use the id of an ended one again
+        owned = {channel: pid for pid, channel in children.items() if pid not in orphans}
+        ready, _, _ = select.select([connection, woken, *owned], [], [], idle_s)
+        for owner in set(ready).intersection(owned):  # it sends nothing, so it is gone
+            orphans.add(owned[owner])
+            _kill(owned[owner])
         if woken in ready:
             woken.recv(4096)
             _report_ended(children)
@@ -75,6 +86,13 @@ def serve(connection: socket.socket, module: str) -> None:
             children[pid] = socket.socket(fileno=channel)
         if not ready and not children:
             return
+
+
+def _kill(pid: int) -> None:
+    """Kills a child and its children; it may not have a session of its own yet, or may have ended."""
+    for kill in (os.killpg, os.kill):
+        with suppress(ProcessLookupError):
+            kill(pid, signal.SIGKILL)
 
 
 def _report_ended(children: dict[int, socket.socket]) -> None:
@@ -132,9 +150,9 @@ def _run_module(module: str) -> int:
 
 
 def main(words: Sequence[str]) -> Any:
-    """Entry point: the descriptor of the connection, and the module."""
-    descriptor, module = words
-    serve(socket.socket(fileno=int(descriptor)), module)
+    """Entry point: the descriptor of the connection, the module, and LENT if several processes share it."""
+    descriptor, module, *lent = words
+    serve(socket.socket(fileno=int(descriptor)), module, None if lent else IDLE_S)
 
 
 if __name__ == "__main__":

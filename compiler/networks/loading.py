@@ -32,7 +32,7 @@ from .inputs import (
     own_range,
 )
 from .known import ZOO, draw_statistics
-from .outputs import BadOutputError, output_arrays
+from .outputs import BadOutputError, evaluating, output_arrays
 from .random_draws import DrawingOperators, RandomNetworkError, require_equal, require_no_draws
 from .rounding import NarrowTypes, changing_elements, largest_errors, nudged
 
@@ -223,7 +223,7 @@ def load_network(
     arrays = example_inputs(specs, seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = factory().eval()
+        module = evaluating(factory())
     network = Network(name, arrays, module, ranges=input_ranges(specs))
     return replace(network, first_outputs=_check_run(network, name_or_path))
 

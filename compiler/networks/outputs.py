@@ -62,6 +62,16 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return [tensor for part in parts for tensor in _tensors(part)]
 
 
+def evaluating(module: nn.Module) -> nn.Module:
+    """The module in evaluation mode; one that `torch.export` made cannot change its mode and keeps it."""
+    try:
+        return module.eval()
+    except NotImplementedError:
+        for part in module.modules():
+            part.training = False
+        return module
+
+
 class TensorsOnly(nn.Module):
     """A network that returns the tensors of its output as one tuple."""
 

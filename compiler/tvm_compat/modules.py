@@ -15,6 +15,7 @@ from tvm.s_tir.stmt import SBlock
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from tvm.target import Target
 from tvm.tirx import PrimFunc
+from tvm_ffi.serialization import from_json_graph_str
 
 from ...errors import UserError
 
@@ -22,6 +23,15 @@ from ...errors import UserError
 def workload_hash(mod: tvm.IRModule) -> str:
     """16 hex digits that identify a task: MetaSchedule's structural hash of its module."""
     return f"{tvm_ffi.structural_hash(mod) & 0xFFFFFFFFFFFFFFFF:016x}"
+
+
+def module_from_json(text: str) -> tvm.IRModule:
+    """Parses a module from JSON of this TVM.
+
+    TVM's own `load_json` upgrades JSON of earlier versions first, in Python, which takes as long as a small
+    program's lowering.
+    """
+    return from_json_graph_str(text)
 
 
 def as_task_module(func: Any) -> tvm.IRModule:

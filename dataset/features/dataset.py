@@ -22,7 +22,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from ...compiler.host.cache_folder import cache_folder
+from ...cache_folder import cache_folder
 from ...compiler.host.lifeline import process_pool
 from ...compiler.host.threads import available_cores
 from ...errors import UserError

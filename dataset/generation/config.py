@@ -13,6 +13,9 @@ from ..measure import ExecutorConfig, MeasureConfig
 from ..sampling.programs import ProgramSamplingConfig
 from .noise_probe import NoiseConfig
 
+_MOST_PER_VALID = 2
+"""Records per wanted valid record after which a task ends, because many of its programs fail."""
+
 
 class GenerateConfigError(UserError, ValueError):
     """A setting of the generation run is invalid."""
@@ -26,9 +29,11 @@ class GenerateConfig:
     target: Any = "llvm"
     tasks: int = 100
     records_per_task: int = 60
+    only_valid: bool = False
     per_round: int = 20
     task_budget_s: float = 120.0
     budget_s: float | None = None
+    max_records: int | None = None
     seed: int = 0
     workers: int | None = None
     samplers: int | None = None
@@ -47,7 +52,7 @@ class GenerateConfig:
 
     def __post_init__(self) -> None:
         least = {"tasks": 1, "records_per_task": 1, "per_round": 1, "workers": 1, "samplers": 0, "seed": 0}
-        check_least(self, least, GenerateConfigError)
+        check_least(self, {**least, "max_records": 1}, GenerateConfigError)
         elsewhere = {
             "tasks_from": self.tasks_from,
             "program_sampling.database": self.program_sampling.database,
@@ -68,3 +73,9 @@ class GenerateConfig:
             raise GenerateConfigError(f"sampling_timeout_s={self.sampling_timeout_s}: must be positive")
         if not 0 <= self.check_outputs <= 1:
             raise GenerateConfigError(f"check_outputs={self.check_outputs}: must be in [0, 1]")
+
+    def is_enough(self, records: int, valid: int) -> bool:
+        """Whether a task with so many records, and so many valid ones among them, needs no more."""
+        if not self.only_valid:
+            return records >= self.records_per_task
+        return valid >= self.records_per_task or records >= _MOST_PER_VALID * self.records_per_task

@@ -59,11 +59,11 @@ class Generation:
         """Measure a task on a device until it has its records, the time is up or `stop` is set."""
         if self._is_time_up():
             return
-        wanted = self._config.records_per_task
         if task.workload_hash in self._earlier.done:
-            self._end_task(wanted)
+            self._end_task(self._config.records_per_task)
             return
         earlier = self._earlier.take(task.workload_hash)
+        wanted = self._config.records_per_task - len(earlier)
         traces = self._traces.get(task.workload_hash, ())
         generator = TaskGenerator(
             task, self._testbed, self._samplers, self._config, device=device, traces=traces
@@ -74,6 +74,8 @@ class Generation:
             for records in generator.rounds(earlier, self._deadline):
                 self._keep(records)
                 measured += len(records)
+                if self._is_full():
+                    stop.set()
                 if stop.is_set():
                     return
         except SamplingStoppedError:
@@ -118,6 +120,11 @@ class Generation:
                 self._store.append_records(records)
             self.summary.count(records)
             self._progress.measured(len(records))
+
+    def _is_full(self) -> bool:
+        most = self._config.max_records
+        self.summary.full = most is not None and self.summary.measured >= most
+        return self.summary.full
 
     def _is_time_up(self) -> bool:
         if time.monotonic() > self._deadline:
@@ -164,7 +171,7 @@ class TaskGenerator:
         """
         sampling = self._samplers.open(self._request(earlier))
         try:
-            total = len(earlier)
+            total, valid = len(earlier), sum(record.failure is None for record in earlier)
             outcomes: list[MeasureOutcome] = []
             best_s = min((record.latency_s for record in earlier), default=math.inf)
             deadline = min(deadline, time.monotonic() + self._config.task_budget_s)
@@ -181,10 +188,11 @@ class TaskGenerator:
                     yield self._records(traces, ended.outcomes, number)
                     raise
                 yield self._records(traces, measured, number)
-                total += len(measured)
-                if total >= self._config.records_per_task or time.monotonic() > deadline:
-                    return
                 outcomes = [measurement.outcome for measurement in measured]
+                total += len(outcomes)
+                valid += sum(outcome.failure is None for outcome in outcomes)
+                if self._config.is_enough(total, valid) or time.monotonic() > deadline:
+                    return
                 best_s = min(best_s, best_latency_s(outcomes))
         finally:
             sampling.close()

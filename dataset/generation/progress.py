@@ -32,11 +32,13 @@ class GenerateProgress:
         total: int,
         devices: int,
         deadline: float,
+        most: int | None = None,
     ) -> None:
-        """`deadline` is a time of `time.monotonic`."""
+        """`deadline` is a time of `time.monotonic`; `most` limits the records that the run measures."""
         self._console = console
         self._clock, self._use = clock, use
         self._devices, self._deadline = devices, deadline
+        self._most = float("inf") if most is None else most
         self._bar = job_progress(console, "records", self._left_s)
         self._id = self._bar.add_task("", total=total, details=())
         self._started = time.monotonic()
@@ -77,8 +79,9 @@ class GenerateProgress:
             self._bar.update(self._id, details=self._details())
 
     def _left_s(self) -> float | None:
-        """Seconds to the end, from the rate so far and the limit of the run; None if neither is known."""
+        """Seconds to the end, from the rate so far and the limits of the run; None if neither is known."""
         now, left = time.monotonic(), self._bar.tasks[0].remaining or 0.0
+        left = min(left, self._most - self._measured)
         at_rate = left * (now - self._started) / self._measured if self._measured else float("inf")
         left_s = min(at_rate, max(0.0, self._deadline - now))
         return None if left_s == float("inf") else left_s

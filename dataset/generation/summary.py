@@ -57,6 +57,8 @@ class GenerateSummary:
     interrupted: int = 0
     """Number of the signal that interrupted the run, 0 without one."""
     out_of_time: bool = False
+    full: bool = False
+    """Whether the run measured as many records as `max_records` allows."""
 
     def count(self, records: Sequence[Record]) -> None:
         """Add records measured in this run."""
@@ -184,6 +186,8 @@ def _next_step(summary: GenerateSummary, dataset: Path) -> str:
         return "interrupted: run the same command again to continue"
     if summary.out_of_time:
         return "the time is up: run the same command again to continue"
+    if summary.full:
+        return "max_records is reached: run the same command again to continue"
     if summary.simulated:
         return f"next: {shell_command('foretune', 'dataset', 'inspect', dataset)}"
     return f"next: {shell_command('foretune', 'train', f'dataset={dataset}')}"

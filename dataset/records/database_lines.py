@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 WORKLOAD_FILE = "database_workload.json"
@@ -20,12 +21,12 @@ _MOST_LEVELS = 12
 
 @dataclass(frozen=True, eq=False)
 class StoredRecord:
-    """One measured schedule of a database."""
+    """One schedule of a database."""
 
     workload: int
     """Index of its task among the workloads."""
     latency_s: float
-    """Shortest repeat in seconds, as `latency_of` computes it."""
+    """Shortest repeat in seconds, as `latency_of` computes it; inf for a schedule that was not measured."""
     content: list[Any]
     """MetaSchedule's JSON: trace, repeats in seconds, target, arguments."""
 
@@ -62,6 +63,17 @@ def parsed_record(line: str, workloads: int) -> StoredRecord:
 
     Raises ValueError for any other line, such as a failed measurement.
     """
+    record = parsed_schedule(line, workloads)
+    seconds = record.content[1]
+    if not isinstance(seconds, list) or not seconds:
+        raise ValueError("no latency")
+    if not all(isinstance(second, float | int) and 0 < second < FAILED_S for second in seconds):
+        raise ValueError(f"its latency {seconds!r:.40} is no time in seconds")
+    return replace(record, latency_s=float(min(seconds)))
+
+
+def parsed_schedule(line: str, workloads: int) -> StoredRecord:
+    """Like `parsed_record`, but ignores the latency of the record."""
     parsed = json.loads(line)
     if not isinstance(parsed, list) or len(parsed) != 2 or not isinstance(parsed[1], list):
         raise ValueError("no record of MetaSchedule")
@@ -72,12 +84,7 @@ def parsed_record(line: str, workloads: int) -> StoredRecord:
         raise ValueError("no record of MetaSchedule")
     if _levels(content, _MOST_LEVELS) > _MOST_LEVELS:
         raise ValueError(f"nested over {_MOST_LEVELS} levels deep")
-    seconds = content[1]
-    if not isinstance(seconds, list) or not seconds:
-        raise ValueError("no latency")
-    if not all(isinstance(second, float | int) and 0 < second < FAILED_S for second in seconds):
-        raise ValueError(f"its latency {seconds!r:.40} is no time in seconds")
-    return StoredRecord(index, float(min(seconds)), content)
+    return StoredRecord(index, math.inf, content)
 
 
 def _levels(value: Any, most: int) -> int:

@@ -66,15 +66,15 @@ def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
         raise BundleError(str(error)) from error
 
 
-def read_archive(path: Path, names: Collection[str]) -> dict[str, bytes]:
-    """Content of each member; the archive must hold exactly the members `names`.
+def read_archive(path: Path, names: Collection[str], optional: Collection[str] = ()) -> dict[str, bytes]:
+    """Content of each member; the archive must hold the members `names`, and may hold those of `optional`.
 
     Raises BundleError with the name of the member if it is missing, unknown, duplicate, outside the archive,
     a link, encrypted, too large or expands too far. A damaged file raises BundleError too.
     """
     try:
         with path.open("rb") as file:
-            return _read(path, file, names)
+            return _read(path, file, names, optional)
     except BundleError:
         raise
     except OSError as error:
@@ -85,11 +85,17 @@ def read_archive(path: Path, names: Collection[str]) -> dict[str, bytes]:
         raise damaged(path, str(error) or type(error).__name__) from error
 
 
-def _read(path: Path, file: BinaryIO, names: Collection[str]) -> dict[str, bytes]:
+def _read(
+    path: Path, file: BinaryIO, names: Collection[str], optional: Collection[str] = ()
+) -> dict[str, bytes]:
     _check_file(path, file)
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
-        _check_members(path, members, names)
+        _check_members(path, members, [*names, *optional])
+        if missing := [name for name in names if name not in archive.namelist()]:
+            raise BundleError(
+                f"bundle={path}: has no member {missing[0]!r}; give a file that foretune bundle export wrote"
+            )
         return {member.filename: archive.read(member) for member in members}
 
 
@@ -131,10 +137,6 @@ def _check_members(path: Path, members: Collection[zipfile.ZipInfo], names: Coll
                 "for one that foretune bundle export wrote"
             )
         seen.add(member.filename)
-    if missing := [name for name in names if name not in seen]:
-        raise BundleError(
-            f"bundle={path}: has no member {missing[0]!r}; give a file that foretune bundle export wrote"
-        )
 
 
 def _problem(member: zipfile.ZipInfo, seen: Collection[str], names: Collection[str]) -> str:

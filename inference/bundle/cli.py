@@ -52,10 +52,11 @@ def export(config: DictConfig) -> int:
         say(console, f"{name}: was not searched in this database; not exported", "yellow")
     manifest = report.bundle.manifest
     schedules = counted(len(report.bundle.records), "schedule")
+    further = "".join(f", {text}" for _, text in _further(report.bundle))
     untuned = f", {counted(len(manifest.decided), 'task')} without a schedule" if manifest.decided else ""
     say(
         console,
-        f"{report.path}: {schedules} of {counted(len(manifest.tasks), 'task')}{untuned}, "
+        f"{report.path}: {schedules} of {counted(len(manifest.tasks), 'task')}{further}{untuned}, "
         f"{report.path.stat().st_size:,} bytes, for {manifest.hardware.name}",
     )
     return 0
@@ -109,6 +110,7 @@ def _facts(bundle: Bundle) -> list[tuple[str, str]]:
     hardware = manifest.hardware
     return [
         ("schedules", f"{len(bundle.records):,} of {counted(len(manifest.tasks), 'task')}"),
+        *_further(bundle),
         *([("network", manifest.network)] if manifest.network else []),
         ("target", bundle.target_json),
         (
@@ -119,6 +121,13 @@ def _facts(bundle: Bundle) -> list[tuple[str, str]]:
         ("made", manifest.made_at),
         ("SHA-256", f"{manifest.content_sha256} (checked)"),
     ]
+
+
+def _further(bundle: Bundle) -> list[tuple[str, str]]:
+    """Labels and numbers of predicted schedules and of GPU templates, as far as there are any."""
+    counts = {"predicted": len(bundle.predicted), "templates": len(bundle.templates)}
+    nouns = {"predicted": "predicted schedule", "templates": "GPU template"}
+    return [(label, counted(count, nouns[label])) for label, count in counts.items() if count]
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

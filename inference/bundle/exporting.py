@@ -1,14 +1,14 @@
-"""Export of the schedules of a tuning database as a bundle."""
+"""Export of a tuning database as a bundle: schedules, GPU templates and decisions."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tvm
 from tvm.s_tir import meta_schedule as ms
@@ -33,17 +33,21 @@ from ...dataset.records.database_lines import (
 from ...dataset.records.exchange import HERE, find_hardware
 from ...files import check_writable
 from ..database.folder import DEVICE_FILE, read_device, read_rounds, whole_lines
+from ..database.predicted_schedules import PredictedSchedules
 from ..database.task_note import TaskNote
 from ..database.tuning_notes import NOTES_FILE, TuningNotes
+from ..run.gpu_templates import joined_calls
 from .archive import BundleError
 from .format import SCHEMA_VERSION, Bundle, BundleTask, Manifest, write_bundle
 from .reading import Warn
+from .templates import template_lines
 
 BEST, ALL = "best", "all"
 RECORDS = (BEST, ALL)
 """Records of a task to export: the fastest, or every measured one."""
 
 _LOG = logging.getLogger(__name__)
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class ExportReport:
     path: Path
     bundle: Bundle
     missing: Sequence[str]
-    """Names of the network's tasks that the database neither has a schedule nor a decision for."""
+    """Names of the network's tasks that the database has neither a schedule nor a decision for."""
 
 
 def export_bundle(
@@ -86,7 +90,8 @@ def export_bundle(
 ) -> ExportReport:
     """Writes the schedules of one target and device in a tuning database as one file.
 
-    The file also says which tasks run without a schedule, and why.
+    The file also has GPU templates and predicted schedules, and says which tasks run without a schedule, and
+    why.
 
     Args:
         bundle: file to write, which must not exist.
@@ -100,36 +105,43 @@ def export_bundle(
     Raises UserError, and in particular BundleError if there is nothing to export or the file cannot be
     written.
     """
-    if records not in RECORDS:
-        raise BundleError(f"records={records}: use one of {', '.join(RECORDS)}")
-    if not Path(bundle).exists():  # which `write_bundle` refuses
-        check_writable(Path(bundle), "bundle")
+    _check_options(Path(bundle), records)
     found = _folder(Path(database), folder)
     target, hardware = _device(found)
-    stored = _stored(found, target, warn)
-    rounds, noted = read_rounds(found), TuningNotes(found / NOTES_FILE).of_tasks()
-    wanted: Mapping[str, Task] | None = None
+    wanted = None
     if network is not None:
         loaded = load_network(network, inputs=inputs, batch=batch, kwargs=kwargs)
-        wanted = _network_tasks(loaded, parse_target(target), lowering)
-        stored = {name: task for name, task in stored.items() if name in wanted}
-        noted = {name: replace(noted[name], name=wanted[name].name) for name in noted if name in wanted}
-    decided = [name for name, note in noted.items() if note.decided]
-    if not (stored or decided):
+        wanted = _Wanted.of(loaded, parse_target(target), lowering)
+    predictions = PredictedSchedules(found, parse_target(target), read_only=True)
+    stored = _wanted_of(_stored(found, target, predictions, warn), wanted)
+    notes, predicted_notes = (
+        _named(_wanted_of(of.of_tasks(), wanted), wanted)
+        for of in (TuningNotes(found / NOTES_FILE), predictions.notes)
+    )
+    templates = template_lines(found, None if wanted is None else wanted.functions)
+    decided = {note.workload_hash for note in [*notes, *predicted_notes] if note.decided}
+    if not (stored or decided or templates):
         raise _nothing_in(found, network)
-    tasks: list[BundleTask] = []
-    kept: list[StoredRecord] = []
-    for number, (name, task) in enumerate(stored.items()):
-        measured = task.fastest(1 if records == BEST else None)
-        described = task.described() if wanted is None else wanted[name]
-        tasks.append(_entry(name, described, measured, rounds.get(name, (0, 0))))
-        kept += [replace(record, workload=number) for record in measured]
+    manifest = replace(
+        _manifest(_entries(found, stored, wanted, records), network or "", target, hardware),
+        notes=notes,
+        predicted_notes=predicted_notes,
+    )
+    kept, predicted = _numbered(stored, records)
     lines = [task.line for task in stored.values()]
-    manifest = _manifest(tasks, list(noted.values()), network or "", target, hardware)
-    written = write_bundle(Path(bundle), Bundle(manifest, lines, kept))
+    written = write_bundle(Path(bundle), Bundle(manifest, lines, kept, predicted, templates))
     known = {*stored, *decided}
-    missing = [task.name for name, task in (wanted or {}).items() if name not in known]
+    missing = (
+        [] if wanted is None else [task.name for name, task in wanted.tasks.items() if name not in known]
+    )
     return ExportReport(Path(bundle), written, missing)
+
+
+def _check_options(bundle: Path, records: str) -> None:
+    if records not in RECORDS:
+        raise BundleError(f"records={records}: use one of {', '.join(RECORDS)}")
+    if not bundle.exists():  # which `write_bundle` refuses
+        check_writable(bundle, "bundle")
 
 
 def _nothing_in(folder: Path, network: str | None) -> BundleError:
@@ -139,10 +151,8 @@ def _nothing_in(folder: Path, network: str | None) -> BundleError:
     )
 
 
-def _manifest(
-    tasks: list[BundleTask], notes: list[TaskNote], network: str, target: str, hardware: Hardware
-) -> Manifest:
-    """Manifest of a bundle whose content has no hash yet."""
+def _manifest(tasks: list[BundleTask], network: str, target: str, hardware: Hardware) -> Manifest:
+    """Manifest of a bundle without notes, whose content has no hash yet."""
     return Manifest(
         schema_version=SCHEMA_VERSION,
         content_sha256="",
@@ -152,29 +162,74 @@ def _manifest(
         hardware=hardware,
         versions={"foretune": __version__, "tvm": tvm.__version__},
         tasks=tasks,
-        notes=notes,
     )
 
 
-def _network_tasks(network: Network, target: Target, lowering: Lowering) -> dict[str, Task]:
-    """Tasks of a network and of its alternatives, by workload hash."""
-    lowered = lowered_network(network, target, lowering)
-    tasks = [*lowered.tasks, *offered_tasks(lowered.tasks, lowered.offers)]
-    return {task.workload_hash: task for task in tasks}
+@dataclass(frozen=True)
+class _Wanted:
+    """What a network uses of a database."""
+
+    tasks: dict[str, Task]
+    """Its tasks and those of its alternatives, by workload hash."""
+    functions: set[str]
+    """Workload hashes of the tasks and of the calls that one GPU template computes together."""
+
+    @classmethod
+    def of(cls, network: Network, target: Target, lowering: Lowering) -> _Wanted:
+        lowered = lowered_network(network, target, lowering)
+        tasks = [*lowered.tasks, *offered_tasks(lowered.tasks, lowered.offers)]
+        named = {task.workload_hash: task for task in tasks}
+        return cls(named, {*named, *joined_calls(lowered.relax_mod, target)})
 
 
-def _entry(name: str, task: Task, records: Sequence[StoredRecord], rounds: tuple[int, int]) -> BundleTask:
-    """Entry of the manifest; the fastest records come first."""
-    return BundleTask(
-        workload_hash=name,
-        name=task.name,
-        operator=task.operator,
-        settings=dict(task.settings),
-        records=len(records),
-        latency_s=records[0].latency_s,
-        rounds=rounds[0],
-        rounds_of=rounds[1],
+def _wanted_of(found: Mapping[str, _Part], wanted: _Wanted | None) -> dict[str, _Part]:
+    """The items of a dictionary by workload hash that a network uses; all without a network."""
+    return {name: part for name, part in found.items() if wanted is None or name in wanted.tasks}
+
+
+def _named(notes: Mapping[str, TaskNote], wanted: _Wanted | None) -> list[TaskNote]:
+    """The notes with the names that a network gives to its tasks."""
+    if wanted is None:
+        return [*notes.values()]
+    return [replace(note, name=wanted.tasks[name].name) for name, note in notes.items()]
+
+
+def _entries(
+    folder: Path, stored: Mapping[str, _StoredTask], wanted: _Wanted | None, records: str
+) -> list[BundleTask]:
+    """Entries of the manifest."""
+    rounds = read_rounds(folder)
+    found = []
+    for name, stored_task in stored.items():
+        task = stored_task.described() if wanted is None else wanted.tasks[name]
+        measured = stored_task.fastest(records)
+        done, of = rounds.get(name, (0, 0))
+        entry = BundleTask(
+            workload_hash=name,
+            name=task.name,
+            operator=task.operator,
+            settings=dict(task.settings),
+            records=len(measured),
+            latency_s=measured[0].latency_s if measured else None,
+            rounds=done,
+            rounds_of=of,
+        )
+        found.append(entry)
+    return found
+
+
+def _numbered(
+    stored: Mapping[str, _StoredTask], records: str
+) -> tuple[list[StoredRecord], list[StoredRecord]]:
+    """Measured and predicted records, with the numbers of their tasks in the bundle."""
+    measured, predicted = (
+        [replace(record, workload=number) for number, found in enumerate(of) for record in found]
+        for of in (
+            [task.fastest(records) for task in stored.values()],
+            [task.predicted for task in stored.values()],
+        )
     )
+    return measured, predicted
 
 
 @dataclass(frozen=True)
@@ -183,18 +238,20 @@ class _StoredTask:
 
     line: str
     records: list[StoredRecord]
+    predicted: list[StoredRecord] = field(default_factory=list)
 
-    def fastest(self, most: int | None) -> list[StoredRecord]:
-        """Records in the order of their latency; `most` limits their number, and None returns all."""
-        return sorted(self.records, key=lambda record: record.latency_s)[:most]
+    def fastest(self, which: str) -> list[StoredRecord]:
+        """Records in the order of their latency: the first with BEST, otherwise all."""
+        found = sorted(self.records, key=lambda record: record.latency_s)
+        return found[:1] if which == BEST else found
 
     def described(self) -> Task:
         """The task, with the details that its module provides."""
         return described_task(ms.database.Workload.from_json(json.loads(self.line)).mod)
 
 
-def _stored(folder: Path, target: str, warn: Warn) -> dict[str, _StoredTask]:
-    """Tasks with measured schedules by workload hash; `warn` receives a line for each invalid record."""
+def _stored(folder: Path, target: str, predictions: PredictedSchedules, warn: Warn) -> dict[str, _StoredTask]:
+    """Tasks with schedules by workload hash; `warn` receives a line for each invalid record."""
     # A run may append to the files meanwhile: reading the records first ensures that their tasks are read
     # too.
     record_lines = whole_lines(folder / RECORD_FILE)
@@ -217,7 +274,10 @@ def _stored(folder: Path, target: str, warn: Warn) -> dict[str, _StoredTask]:
             task.records.append(record)
         except ValueError as error:
             warn(f"{folder / RECORD_FILE}, line {number}: {error}; left out")
-    return {name: task for name, task in found.items() if task.records}
+    found = {name: task for name, task in found.items() if task.records}
+    for name, (line, record) in predictions.stored().items():
+        found.setdefault(name, _StoredTask(line, [])).predicted.append(record)
+    return found
 
 
 def _folder(database: Path, name: str | None) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import tvm
 from tvm.target import Target
 
+from ...compiler.described_task import described_task
 from ...compiler.replay import candidate_trace_json, replay
 from ...compiler.tvm_compat import make_tune_context, parse_target, target_to_json
 from ...dataset.hardware import Hardware
@@ -21,19 +22,25 @@ from ...dataset.records.exchange import HERE, find_hardware
 from ...errors import UserError
 from ...files import CannotWriteError, disk_errors, write_whole
 from ...wording import counted
+from ..database.fastest_template import FastestTemplate
 from ..database.folder import STARTS_FILE, describe_device, held_alone, whole_lines
+from ..database.predicted_schedules import PredictedSchedules
 from ..database.task_note import TaskNote
 from ..database.tuning_notes import NOTES_FILE, TuningNotes
 from .archive import BundleError
 from .format import Bundle, read_bundle
 from .merge import MergedTask, merge, tuned_tasks
 from .reading import ReadTask, Warn, read_tasks
+from .templates import merge_templates
 
 STARTS = "starts"
 """Outcome of a task whose schedules became starting points."""
 
 UNTUNED = "untuned"
 """Outcome of a task that the network runs without a schedule."""
+
+PREDICTED = "predicted"
+"""Outcome of a task that has only a schedule that a cost model predicted."""
 
 LEFT_OUT = "left out"
 """Outcome of a task without a usable schedule."""
@@ -49,7 +56,7 @@ class ImportedTask:
     operator: str
     workload_hash: str
     outcome: str
-    """`added`, `improved` or `kept` (see `MergedTask`), UNTUNED, STARTS or LEFT_OUT."""
+    """`added`, `improved` or `kept` (see `MergedTask`), PREDICTED, UNTUNED, STARTS or LEFT_OUT."""
     before_s: float | None
     """None for a task that had no schedule in the database, and for starting points."""
     latency_s: float | None
@@ -123,7 +130,8 @@ def _added(
     described = target_to_json(wanted)
     folder = database / database_folder_name(described, device.hardware_id)
     merged: dict[str, MergedTask] = {}
-    untuned: list[TaskNote] = []
+    predicted: set[str] = set()
+    further: list[ImportedTask] = []
     try:
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -138,14 +146,36 @@ def _added(
                     [record for task in tasks for record in task.records],
                     {task.workload_hash: task.rounds for task in tasks},
                 )
+                predicted = _add_predicted(folder, wanted, content, tasks)
                 untuned = _adopted(folder, content, merged)
+                templates = merge_templates(folder, content.templates, warn)
+                further = [*map(_left_untuned, untuned), *map(_template, templates)]
     except CannotWriteError as error:
         raise BundleError(
             f"database={folder}: cannot be written ({error.reason}) and has the schedules that it had; "
             "free some space or name another folder, then import again"
         ) from error
-    imported = [_imported(task, merged, starts) for task in tasks]
-    return ImportReport(folder, adapt, [*imported, *map(_left_untuned, untuned)])
+    imported = [_imported(task, merged, starts, predicted) for task in tasks]
+    return ImportReport(folder, adapt, [*imported, *further])
+
+
+def _add_predicted(folder: Path, target: Target, bundle: Bundle, tasks: Sequence[ReadTask]) -> set[str]:
+    """Adds predicted schedules and their notes to the folder; returns the tasks that have one afterwards.
+
+    Own predictions stay: nothing tells which of two is faster.
+    """
+    offered = [task for task in tasks if task.predicted and task.mod is not None]
+    notes = bundle.manifest.predicted_notes
+    if not (offered or notes):
+        return set()
+    own = PredictedSchedules(folder, target)
+    for read in offered:
+        task = described_task(read.mod)
+        if task not in own:
+            own.commit(task, read.predicted)
+    stored = own.stored().keys()
+    own.notes.adopt(notes, stored, added=())
+    return {*stored}
 
 
 def _adopted(folder: Path, bundle: Bundle, merged: Mapping[str, MergedTask]) -> list[TaskNote]:
@@ -154,6 +184,15 @@ def _adopted(folder: Path, bundle: Bundle, merged: Mapping[str, MergedTask]) -> 
     tuned = tuned_tasks(folder)
     TuningNotes(folder / NOTES_FILE).adopt(bundle.manifest.notes, tuned, added)
     return [note for note in bundle.manifest.decided if note.workload_hash not in tuned]
+
+
+def _template(found: tuple[str, FastestTemplate, MergedTask]) -> ImportedTask:
+    name, template, merged = found
+    return ImportedTask(
+        *(template.title, "template", name, merged.outcome, merged.before_s, merged.latency_s),
+        schedules=merged.added,
+        left_out=0,
+    )
 
 
 def _left_untuned(note: TaskNote) -> ImportedTask:
@@ -229,7 +268,10 @@ def _add_starts(folder: Path, starts: Mapping[str, Sequence[str]]) -> None:
 
 
 def _imported(
-    task: ReadTask, merged: Mapping[str, MergedTask], starts: Mapping[str, Sequence[str]]
+    task: ReadTask,
+    merged: Mapping[str, MergedTask],
+    starts: Mapping[str, Sequence[str]],
+    predicted: Collection[str],
 ) -> ImportedTask:
     name = task.workload_hash
     outcome, before_s, latency_s, schedules = LEFT_OUT, None, None, 0
@@ -239,6 +281,8 @@ def _imported(
         before_s, latency_s = found.before_s, found.latency_s
     elif name in starts:
         outcome, schedules = STARTS, len(starts[name])
+    elif name in predicted:
+        outcome, schedules = PREDICTED, 1
     return ImportedTask(
         task.name, task.operator, name, outcome, before_s, latency_s, schedules, task.left_out
     )

@@ -7,6 +7,7 @@ some insert code of the author's choice, for example `pragma_import_llvm`.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +43,8 @@ class ReadTask:
     """Schedules that apply to the task."""
     traces: list[str] = field(default_factory=list)
     """Canonical traces of the same schedules, see `trace_to_json`."""
+    predicted: str = ""
+    """Trace with postprocessing that a cost model predicted, as JSON, or ""."""
     left_out: int = 0
     """Number of schedules that do not apply or that `check_instructions` refuses."""
 
@@ -53,7 +56,7 @@ def read_tasks(bundle: Bundle, warn: Warn) -> list[ReadTask]:
         workload, task = _read_workload(line, bundle)
         workloads.append(workload)
         tasks.append(task)
-    for record in bundle.records:
+    for record in [*bundle.records, *bundle.predicted]:
         task, workload = tasks[record.workload], workloads[record.workload]
         try:
             if workload is None:
@@ -64,6 +67,9 @@ def read_tasks(bundle: Bundle, warn: Warn) -> list[ReadTask]:
             task.left_out += 1
             reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
             warn(f"task {task.name}: a schedule is left out, {reason}")
+            continue
+        if math.isinf(record.latency_s):
+            task.predicted = record.trace
         else:
             task.records.append(record)
             task.traces.append(trace)

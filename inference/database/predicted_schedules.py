@@ -7,15 +7,16 @@ prefers the measured one.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from ...compiler.task import Task
+from ...dataset.records.database_lines import StoredRecord, parsed_schedule
 from .folder import drop_unfinished_lines
 from .schedule_lines import ScheduleLines, database_of, record_content
 from .tuning_notes import NOTES_FILE, TuningNotes
@@ -48,13 +49,25 @@ class PredictedSchedules:
         """Line of the last record, by workload hash."""
         for number, line in enumerate(self._file.read(), 1):
             try:
-                task = json.loads(line)[0]
-                self._last[self._file.workload_hash(task)] = line
-            except (ValueError, LookupError, TypeError) as error:
-                raise self._file.unreadable(number, ValueError(str(error))) from error
+                record = parsed_schedule(line, len(self._file))
+            except ValueError as error:
+                raise self._file.unreadable(number, error) from error
+            self._last[self._file.workload_hash(record.workload)] = line
 
     def __contains__(self, task: Task) -> bool:
         return task.workload_hash in self._last
+
+    def stored(self) -> dict[str, tuple[str, StoredRecord]]:
+        """Each task's line of WORKLOAD_FILE and its last schedule, by workload hash.
+
+        The schedules have no latency.
+        """
+        found = {}
+        for name, line in self._last.items():
+            record = parsed_schedule(line, len(self._file))
+            trace, _, *rest = record.content
+            found[name] = self._file.workload_line(name), replace(record, content=[trace, None, *rest])
+        return found
 
     def commit(self, task: Task, record: str) -> None:
         """Adds the schedule of a task as the JSON of its whole trace; it replaces an earlier one."""

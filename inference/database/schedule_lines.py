@@ -69,6 +69,10 @@ class ScheduleLines:
         """Workload hash of the task with the number that records use."""
         return self._hashes[number]
 
+    def workload_line(self, workload_hash: str) -> str:
+        """Line of a known task."""
+        return self._workloads[workload_hash]
+
     def schedules(self, workload_hash: str, lines: Sequence[str]) -> list[ms.database.TuningRecord]:
         """TVM's objects for the records of a known task. Raises DatabaseUnreadableError."""
         if not lines:

@@ -175,11 +175,10 @@ def compile_network(
     baseline. MetaSchedule's database ignores the target, so pass a database that was filled for `target`
     alone. Tasks with a workload hash in `unscheduled` run without a schedule, whatever the database holds.
     So do tasks with a schedule that does not build. Tasks in `plain` that have no schedule then get a plain
-    one (`plain_schedules`), on a CPU. Functions with an object file in `kept` are linked, not compiled.
-    Raises NetworkBuildError.
+    one (`plain_schedules`), on a CPU. Tasks are linked from files in `kept`. Raises NetworkBuildError.
     """
     improve_code()
-    hashes = _workload_hashes(relax_mod)
+    hashes = workload_hashes(relax_mod)
     scheduled_mod = _with_schedules(relax_mod, target, database, hashes, unscheduled)
     tasks = task_names(relax_mod)
     names = list(tasks.values())
@@ -190,7 +189,7 @@ def compile_network(
         try:
             packed_mod = marked_internal(with_packed_weights(scheduled_mod))
             task_of = _tasks_of_functions(packed_mod, hashes, tasks)
-            linked = NOTHING_LINKED if kept is None else kept.linked_into(packed_mod, target)
+            linked = NOTHING_LINKED if kept is None else kept.linked_into(packed_mod, target, task_of)
             executable = _compiled(packed_mod, target, task_of, linked)
         except Exception as error:  # TVM raises several kinds
             broken = {
@@ -217,7 +216,8 @@ def compile_network(
         task_of=task_of,
         linked=linked,
     )
-    if linked.symbols and not compiled.is_library:  # the linker cannot do it
+    if kept is not None and linked.symbols and not compiled.is_library:  # the linker cannot do it
+        kept.distrust()
         return compile_network(relax_mod, target, database, unscheduled=unscheduled, plain=plain)
     return compiled
 
@@ -292,8 +292,8 @@ def _builds(name: str, func: tvm.tirx.PrimFunc, target: Target) -> bool:
     return True
 
 
-def _workload_hashes(mod: tvm.IRModule) -> dict[str, str]:
-    """Workload hash of each TIR function."""
+def workload_hashes(mod: tvm.IRModule) -> dict[str, str]:
+    """Workload hash of each TIR function by its name."""
     return {
         var.name_hint: workload_hash(as_task_module(func))
         for var, func in mod.functions_items()

@@ -23,6 +23,9 @@ from .turn import Turn, timed_turn
 
 MODULE = "foretune.inference.deploy.rivals.process"
 
+SHARES_IMPORTS = False
+"""Whether contestants share their imports. They do not: each starts as its users start it."""
+
 TURN_LIMIT_S = 300.0
 """Seconds after which a turn is aborted."""
 
@@ -77,7 +80,7 @@ class EngineWorker:
             settings=settings,
             module=MODULE,
             torch=True,
-            shares_imports=False,
+            shares_imports=SHARES_IMPORTS,
         )
         self._process = WorkerProcess(spec)
 

@@ -39,7 +39,7 @@ from ..run.result import (
 from ..run.written_library import WrittenLibrary
 from .agreement import measure_agreement
 from .comparison import Comparison, CompiledForm
-from .compile import CompiledNetwork, compile_network
+from .compile import CompiledNetwork, compile_network, workload_hashes
 from .fresh_process import FreshProcessError, time_in_fresh_process
 from .original import Original
 from .outputs import OutputCheck
@@ -108,7 +108,7 @@ class Trial:
         """Prepares the trial.
 
         `elapsed_s` returns seconds since the start; `predicted` has schedules of unmeasured tasks, `objects`
-        the object files of measured programs.
+        the object files of programs.
         """
         self.config = config
         self.console = console
@@ -143,7 +143,7 @@ class Trial:
     def _untuned_form(self, tuned: Tuned) -> CompiledForm:
         with self.watch.stage("compile untuned"), self.console.status("compiling the untuned network"):
             began = time.perf_counter()
-            untuned = compile_network(tuned.lowered.relax_mod, tuned.target)
+            untuned = compile_network(tuned.lowered.relax_mod, tuned.target, kept=self.objects)
             ready_s = tuned.lowered.lowering_s + time.perf_counter() - began
             return CompiledForm(UNTUNED, untuned, ready_s)
 
@@ -151,7 +151,8 @@ class Trial:
         """The network, with plain loops for the workloads in `without`."""
         # The database may hold slower schedules for tasks without a latency from earlier runs.
         unscheduled = {*without, *_without_latency(tuned.results)}
-        tasks = [task.workload_hash for task in tuned.results]
+        called = {*workload_hashes(tuned.relax_mod).values()}  # without alternatives that are not taken
+        tasks = [task.workload_hash for task in tuned.results if task.workload_hash in called]
         schedules = tuned.database.best_schedules(tasks)
         if self.predicted is not None:
             schedules = self.predicted.behind(schedules, tasks)
@@ -174,7 +175,7 @@ class Trial:
         """
         check = tuned.original.check(compiled)
         if not check.agrees and compiled.linked.symbols:
-            self.objects.clear()  # so that only a schedule can be wrong
+            self.objects.distrust()  # so that only a schedule can be wrong
             compiled = self.compiled(tuned)
             check = tuned.original.check(compiled)
         reasons = dict.fromkeys(compiled.unbuildable, NOT_BUILT)

@@ -94,7 +94,9 @@ class AutoRules(ReuseRules):
 
     def __init__(self, config: OneShotConfig, target: Target, database: TuningDatabase) -> None:
         auto = config.auto
-        super().__init__(limits=SourceLimits(auto.source_rounds, auto.heavy_share, config.rounds))
+        # A task with a single round would never be searched.
+        first = auto.templates_first and min(auto.source_rounds, config.rounds) > 1
+        super().__init__(limits=SourceLimits(auto.source_rounds, auto.heavy_share, config.rounds, first))
         self._config = config
         self._target = target
         self._database = database

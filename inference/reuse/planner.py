@@ -101,8 +101,13 @@ class ReusePlanner(TaskPlanner):
             return None
         stage = order.stage(planned.search)
         if stage is not Stage.STARTING:
-            like = order.begun_like(planned.search)
-            return replace(planned, is_child=stage is Stage.STARTED, like=like)
+            begins = stage is Stage.OWN and not rounds_had(planned.search)
+            return replace(
+                planned,
+                is_child=stage is Stage.STARTED,
+                templates_alone=begins and self._rules.limits.templates_first,
+                like=order.begun_like(planned.search),
+            )
         started = self._child_round(planned.search, order)
         if started is None:
             order.send_back(planned.search)

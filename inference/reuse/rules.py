@@ -40,7 +40,7 @@ class ChildBudget:
 
 @dataclass(frozen=True)
 class SourceLimits:
-    """Limits of the tasks that other tasks reuse."""
+    """Limits of the tasks without a parent, which other tasks may reuse."""
 
     rounds: int | None = None
     """Maximum number of rounds; None sets no limit."""
@@ -48,6 +48,8 @@ class SourceLimits:
     """Share of the network's latency at which a task becomes heavy."""
     heavy_rounds: int = 1
     """Rounds of a heavy task, unless its search ends earlier."""
+    templates_first: bool = False
+    """Whether the first round of a task without a parent measures only its templates, if it has some."""
 
 
 @dataclass(frozen=True)

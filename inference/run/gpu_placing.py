@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import tvm
@@ -16,24 +16,11 @@ from tvm.tirx import PrimFunc
 from ...compiler.networks.alternatives.alternatives import calls_of
 from ...compiler.networks.lowering.fused_function import kind_of
 from ...compiler.tvm_compat import as_task_module, workload_hash
+from ..database.fastest_template import FastestTemplate
 from .result import TaskResult
 
 if TYPE_CHECKING:  # it imports SciPy, which takes a tenth of a second
     from ...compiler.networks.alternatives.gpu_chains import GpuChain
-
-
-@dataclass(frozen=True)
-class FastestTemplate:
-    """The fastest template for a task or for joined calls."""
-
-    latency_s: float
-    title: str
-    module: str
-    """TVM's JSON of a module whose `main` launches the template."""
-
-    @property
-    def function(self) -> PrimFunc:
-        return tvm.ir.load_json(self.module)["main"]
 
 
 def placed(

@@ -30,8 +30,9 @@ from ...compiler.templates.gpu.profiler import profile
 from ...compiler.tvm_compat import available_cores, workload_hash
 from ...dataset.measure import Executor, MeasureJob, MeasureOutcome
 from ...errors import UserError
+from ..database.fastest_template import FastestTemplate, read_template, template_note
 from ..database.folder import TEMPLATES_FILE, append_notes, read_notes
-from .gpu_placing import FastestTemplate, placed
+from .gpu_placing import placed
 from .result import TaskResult
 
 if TYPE_CHECKING:  # it imports SciPy, which takes a tenth of a second
@@ -77,7 +78,7 @@ class GpuTemplates:
         self._path, self._count = folder / TEMPLATES_FILE, count
         self._gpu = traits(target).gpu if count else None
         reads = self._gpu is not None and not retune
-        self._known = dict(read_notes(self._path, _read)) if reads else {}
+        self._known = dict(read_notes(self._path, read_template)) if reads else {}
 
     def due(self, tasks: Sequence[Task], chains: Mapping[str, Due] | None = None) -> dict[str, Due]:
         """Tasks and chains, by workload hash, that templates support and that were not measured before."""
@@ -173,9 +174,7 @@ class GpuTemplates:
 
     def _note(self, name: str, known: FastestTemplate) -> None:
         self._known[name] = known
-        latency_s = known.latency_s if math.isfinite(known.latency_s) else None
-        line = {"workload": name, "latency_s": latency_s, "title": known.title, "module": known.module}
-        append_notes(self._path, [line])
+        append_notes(self._path, [template_note(name, known)])
 
 
 def compiled_templates(problem: Problem, gpu: Gpu, count: int) -> list[Compiled] | str:
@@ -189,9 +188,3 @@ def compiled_templates(problem: Problem, gpu: Gpu, count: int) -> list[Compiled]
 def _reason(outcome: MeasureOutcome) -> str:
     """The last line of a failed measurement's message."""
     return next(reversed(outcome.message.strip().splitlines()), str(outcome.failure))
-
-
-def _read(note: dict[str, object]) -> tuple[str, FastestTemplate]:
-    latency_s = note["latency_s"]
-    seconds = math.inf if latency_s is None else float(str(latency_s))
-    return str(note["workload"]), FastestTemplate(seconds, str(note["title"]), str(note["module"]))

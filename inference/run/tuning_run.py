@@ -75,7 +75,7 @@ class TuningRun(ABC):
         self._waited_s = 0.0
         self.predicted: PredictedSchedules | None = None  # of a run that measures nothing
         self.anytime: AnytimeLibrary | None = None  # of a run that writes its library early
-        self.objects = ObjectFiles()
+        self.objects = ObjectFiles(cached=config.cache)
         self.memory = PeakMemory()
 
     @property

@@ -73,8 +73,9 @@ class SessionResources:
 class Session(Protocol):
     """Search of one task."""
 
-    known: KnownCandidates
-    """Proposed and measured candidates, with the live programs of the unmeasured ones."""
+    @property
+    def known(self) -> KnownCandidates:
+        """Proposed and measured candidates, with the live programs of the unmeasured ones."""
 
     @property
     def counts(self) -> CandidateCounts:
@@ -200,7 +201,56 @@ class SearchSession:
         self._strategy.learn(measured, latencies_s)
 
 
-class FixedSession:
+class StartsSession:
+    """Session that proposes start candidates only. It rates none of them and opens no design space."""
+
+    def __init__(self, context: ms.TuneContext, python_cause: str = PYTHON_POSTPROCESSOR) -> None:
+        """`context` has the task and its postprocessors; `python_cause` is as in `DesignSpace`."""
+        self._context = context
+        self._python_cause = python_cause
+        self.known = KnownCandidates()
+        self._proposed = 0
+        self._rejected: Counter[str] = Counter()
+
+    @property
+    def counts(self) -> CandidateCounts:
+        """See Session."""
+        tried = self._proposed + self._rejected.total()
+        counts = CandidateCounts(tried=tried, proposed=self._proposed, rejected=self._rejected)
+        return counts.renamed(PYTHON_POSTPROCESSOR, self._python_cause)
+
+    def propose(
+        self, budget: RoundBudget, starts: Sequence[str] = (), parents: Sequence[ReuseParent] = ()
+    ) -> list[Candidate]:
+        """See Session: the start candidates that replay on the task and are not known."""
+        found: list[Candidate] = []
+        for start in starts:
+            try:
+                program = replay_or_reject(self._context, start)
+            except RejectedError as error:
+                self._rejected[str(error)] += 1
+                continue
+            if trace_to_json(program.sch.trace) in self.known:
+                self._rejected[DUPLICATE] += 1
+            else:
+                found.append(self._held(program, is_start=True))
+        self._proposed += len(found)
+        return found
+
+    def learn(self, latencies_s: Mapping[str, float]) -> None:
+        """See Session."""
+        self.known.add(latencies_s)
+        for trace in latencies_s:
+            self.known.release(trace)
+
+    def _held(self, program: ms.MeasureCandidate, *, is_start: bool = False) -> Candidate:
+        """Unrated candidate of a program. The program is known and held from now on."""
+        trace = trace_to_json(program.sch.trace)
+        self.known.hold([LiveProgram(trace, program)])
+        return Candidate(trace, 0.0, is_start=is_start)
+
+
+class FixedSession(StartsSession):
     """Session of a task without decisions: proposes each schedule once, after the start candidates.
 
     Element-wise tasks on a CPU are an example. TVM has one schedule for them, with parallel and vectorised
@@ -224,14 +274,10 @@ class FixedSession:
         Raises NoDesignSpaceError if there is no schedule to propose.
         """
         generator = "post-order-apply" if space is None else space
-        self._context = make_tune_context(task.mod, target, seed=0, space=generator, name=task.name)
+        super().__init__(make_tune_context(task.mod, target, seed=0, space=generator, name=task.name))
         with interrupts_deferred():
             spaces = list(self._context.generate_design_space())
-        self.known = KnownCandidates()
         self._left: list[Candidate] = []
-        self._tried = len(spaces)
-        self._proposed = 0
-        self._rejected: Counter[str] = Counter()
         for space in spaces:
             try:
                 program = apply_postprocessors(self._context, space)
@@ -251,46 +297,15 @@ class FixedSession:
         self, budget: RoundBudget, starts: Sequence[str] = (), parents: Sequence[ReuseParent] = ()
     ) -> list[Candidate]:
         """See Session. Candidates are not rated. The first round that searches proposes all schedules."""
-        proposals = self._started(starts)
+        proposals = super().propose(budget, starts, parents)
         if budget.search or not proposals:
+            self._proposed += len(self._left)
             proposals, self._left = proposals + self._left, []
-        self._proposed += len(proposals)
         return proposals
-
-    def _held(self, program: ms.MeasureCandidate, *, is_start: bool = False) -> Candidate:
-        """Unrated candidate of a program. The program is known and held from now on."""
-        trace = trace_to_json(program.sch.trace)
-        self.known.hold([LiveProgram(trace, program)])
-        return Candidate(trace, 0.0, is_start=is_start)
-
-    def _started(self, starts: Sequence[str]) -> list[Candidate]:
-        """Start candidates that replay on the task and are not known."""
-        found: list[Candidate] = []
-        for start in starts:
-            self._tried += 1
-            try:
-                program = replay_or_reject(self._context, start)
-            except RejectedError as error:
-                self._rejected[str(error)] += 1
-                continue
-            if trace_to_json(program.sch.trace) in self.known:
-                self._rejected[DUPLICATE] += 1
-            else:
-                found.append(self._held(program, is_start=True))
-        return found
-
-    @property
-    def counts(self) -> CandidateCounts:
-        """See Session. Opening the task tries the schedules."""
-        return CandidateCounts(
-            tried=self._tried - len(self._left), proposed=self._proposed, rejected=self._rejected
-        )
 
     def learn(self, latencies_s: Mapping[str, float]) -> None:
         """See Session. Candidates that were measured before are left out."""
         left = [proposal for proposal in self._left if proposal.trace not in latencies_s]
         self._rejected[DUPLICATE] += len(self._left) - len(left)
         self._left = left
-        self.known.add(latencies_s)
-        for trace in latencies_s:
-            self.known.release(trace)
+        super().learn(latencies_s)

@@ -26,6 +26,8 @@ class NetworkRole(Generic[Other]):
     measurement tells."""
     stand_ins: list[Other] = field(default_factory=list)
     """Alternatives that stand for the task."""
+    better: list[Other] = field(default_factory=list)
+    """Alternatives to the same task that are expected to be clearly faster than this one."""
     known_resized: bool = False
     """Whether this is an alternative with a layer that an earlier run measured at another size."""
 

@@ -64,7 +64,8 @@ class Surrogate(ABC):
     ) -> tuple[NDArray[np.int64], float]:
         """Rows of the batch with the highest joint expected improvement per cost, and the improvement.
 
-        The improvement is a share of the best latency. Requires `is_fitted`.
+        The improvement is a share of the best latency; 1 if no candidate with an embedding ran. Requires
+        `is_fitted`.
         """
 
     @abstractmethod

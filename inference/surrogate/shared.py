@@ -122,7 +122,8 @@ class _TaskSurrogate(Surrogate):
         self, left: Sequence[Embedded], count: int, cost: NDArray[np.floating] | float = 1.0
     ) -> tuple[NDArray[np.int64], float]:
         model = self._model(left[0].embedding)
-        assert model is not None, "a candidate of the task ran"
+        if model is None:  # only start candidates ran that nothing rated
+            return self.first_batch(left, count, cost), 1.0
         return model.best_of(left, count, cost)
 
     def corrected(

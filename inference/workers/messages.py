@@ -11,6 +11,7 @@ import numpy as np
 import tvm
 
 from ...compiler.task import Task
+from ...compiler.tvm_compat import module_from_json
 from ...dataset.sampling.programs.counts import CandidateCounts
 from ..reuse.parent import ReuseParent
 from ..run.result import NOTHING_TO_TUNE
@@ -158,7 +159,7 @@ def _candidate_to_json(candidate: Candidate) -> dict[str, Any]:
 
 
 def _task_from_json(values: Mapping[str, Any]) -> Task:
-    return Task(**{**values, "mod": tvm.ir.load_json(values["mod"])})
+    return Task(**{**values, "mod": module_from_json(values["mod"])})
 
 
 def _candidate_from_json(values: Mapping[str, Any]) -> Candidate:

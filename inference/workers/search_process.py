@@ -17,7 +17,12 @@ from tvm.target import Target
 
 from ...compiler.targets import is_cpu
 from ...compiler.task import Task
-from ...compiler.tvm_compat import NoDesignSpaceError, load_cpu_intrinsics, load_tensor_intrinsics
+from ...compiler.tvm_compat import (
+    NoDesignSpaceError,
+    load_cpu_intrinsics,
+    load_tensor_intrinsics,
+    make_tune_context,
+)
 from ...dataset.hardware import Hardware
 from ...dataset.measure import MeasureConfig
 from ...dataset.measure.worker.loop import main
@@ -25,9 +30,18 @@ from ...dataset.measure.worker.roles import Role
 from ...dataset.sampling.programs.counts import CandidateCounts
 from ..search.config import OneShotConfig
 from ..search.cost_model import load_cost_model
-from ..search.session import FixedSession, SearchSession, Session, SessionResources, over_scores
+from ..search.session import (
+    FixedSession,
+    SearchSession,
+    Session,
+    SessionResources,
+    StartsSession,
+    over_scores,
+)
+from ..spaces.chosen import chosen_space
 from ..strategies.registry import strategy_class
 from ..surrogate.shared import Surrogates
+from .deferred_session import DeferredSession
 from .messages import RoundReply, RoundRequest
 
 
@@ -65,7 +79,7 @@ class SearchRole(Role):
         scored = self._model.candidates_scored
         try:
             if request.task is not None:
-                self._sessions[request.key] = self._opened(request.task, request.surrogate_group)
+                self._sessions[request.key] = self._session(request.task, request.surrogate_group)
             session = self._sessions[request.key]
             before = CandidateCounts() if request.task is not None else session.counts
             self._learn_siblings(request)
@@ -88,8 +102,18 @@ class SearchRole(Role):
             surrogate = self._surrogates.of(*over_scores(sibling.workload, request.surrogate_group))
             surrogate.learn([sibling.candidate], [sibling.latency_s])
 
+    def _session(self, task: Task, group: str) -> Session:
+        """Session of a task. Only a search rates programs, which tasks that share a surrogate learn from."""
+        if group:
+            return self._opened(task, group)
+        space = chosen_space(self._resources.config, task, self.target, self._resources.hardware)
+        generator = space.generator(self.target)
+        context = make_tune_context(task.mod, self.target, seed=0, space=generator, name=task.name)
+        starts = StartsSession(context, space.python_cause(self.target))
+        return DeferredSession(starts, lambda: self._opened(task, group), self._model.clock)
+
     def _opened(self, task: Task, group: str) -> Session:
-        """Session of a task. Raises NoDesignSpaceError if the task has nothing to tune."""
+        """Search of a task. Raises NoDesignSpaceError if the task has nothing to tune."""
         try:
             return SearchSession(task, self.target, self._resources, group=group)
         except NoDesignSpaceError:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from support.cuda_emulation import unavailable_reason
 
 from benchmarks.cuda_emulation.costs import TASKS, correlations, of_task
-from tests.support.cuda_emulation import EmulatedGpu
 
 
 @pytest.fixture(scope="module")
-def products(tmp_path_factory) -> list[dict[str, float]]:
+def products(gpu) -> list[dict[str, float]]:
     """Costs and counts of random matrix products."""
-    if reason := unavailable_reason():
-        pytest.skip(reason)
-    with EmulatedGpu(tmp_path_factory.mktemp("costs")) as gpu:
-        return of_task(gpu, TASKS["dense 64x64x64"], 10)
+    return of_task(gpu, TASKS["dense 64x64x64"], 10)
 
 
 def test_costs_rank_matrix_products_as_the_counts_do(products):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -73,6 +76,31 @@ def test_the_line_that_says_why_is_kept(errors, message):
 )
 def test_exit_statuses_tell_what_happened(command, kind, status, message, finished, right):
     assert is_right(Fault(0, command, kind, 0.5, 0), status, message, finished=finished) == right
+
+
+DISK = """
+import os, sys, time
+from pathlib import Path
+from benchmarks.faults.kinds import disk, private_mounts
+with disk(Path(sys.argv[1])):
+    print(private_mounts(), Path(sys.argv[1]).is_mount(), flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a disk")
+def test_a_killed_benchmark_leaves_no_disk_mounted(tmp_path):
+    words = [sys.executable, "-c", DISK, str(tmp_path / "disk")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    with subprocess.Popen(words, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as child:
+        private, mounted = child.stdout.readline().split()
+        seen_here = (tmp_path / "disk").is_mount()
+        child.kill()
+    if private == "False":
+        pytest.skip("this container allows no private mounts")
+    assert (mounted, seen_here) == ("True", False)
+    assert not (tmp_path / "disk").is_mount()
+    (tmp_path / "disk").rmdir()  # it would be busy
 
 
 @pytest.mark.slow

@@ -32,11 +32,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def gpus(tmp_path_factory) -> Iterator[EmulatedGpu]:
+def gpus(cuda_libraries) -> Iterator[EmulatedGpu]:
     """A process with two devices, which starts the executor."""
     if reason := unavailable_reason():
         pytest.skip(reason)
-    with EmulatedGpu(tmp_path_factory.mktemp("devices"), DEVICES) as gpus:
+    with EmulatedGpu(cuda_libraries, DEVICES) as gpus:
         yield gpus
 
 
@@ -51,8 +51,9 @@ def jobs() -> list[MeasureJob]:
     return [*programs, checked(DoubledOnCuda), checked(DoubledOnCuda, Tripled)]
 
 
-def test_two_devices_share_a_family_and_measure_nothing_twice(gpus, jobs, tmp_path):
-    outcomes = gpus.call(measure, tmp_path, DEVICES, [jobs[: PROGRAMS // 2], jobs[PROGRAMS // 2 :]])
+def test_two_devices_share_a_family_and_measure_nothing_twice(gpus, cuda_libraries, jobs, tmp_path):
+    batches = [jobs[: PROGRAMS // 2], jobs[PROGRAMS // 2 :]]
+    outcomes = gpus.call(measure, tmp_path, cuda_libraries, DEVICES, batches)
     assert [outcome.failure for outcome in outcomes] == FAILURES
     assert {outcome.device for outcome in outcomes} == {0, 1}
     assert len({process for process, _ in loaded(tmp_path)}) == DEVICES
@@ -60,21 +61,21 @@ def test_two_devices_share_a_family_and_measure_nothing_twice(gpus, jobs, tmp_pa
     assert loads(tmp_path) == [1] * PROGRAMS + [2]
 
 
-def test_a_device_that_dies_loses_nothing(gpus, jobs, tmp_path):
-    outcomes = gpus.call(measure_and_lose_a_device, tmp_path, DEVICES, jobs[:PROGRAMS])
+def test_a_device_that_dies_loses_nothing(gpus, cuda_libraries, jobs, tmp_path):
+    outcomes = gpus.call(measure_and_lose_a_device, tmp_path, cuda_libraries, DEVICES, jobs[:PROGRAMS])
     assert [outcome.failure for outcome in outcomes] == [None] * PROGRAMS
     # What was on the device at its death is measured again, and nothing else.
     assert loads(tmp_path) in ([1] * PROGRAMS, [1] * (PROGRAMS - 1) + [2])
 
 
 @pytest.fixture
-def cluster(tmp_path) -> Iterator[None]:
+def cluster(cuda_libraries, tmp_path) -> Iterator[None]:
     """A Ray cluster whose processes have two devices; what they load is noted in `tmp_path`."""
     pytest.importorskip("ray", reason="Ray is an extra")
     if reason := unavailable_reason():
         pytest.skip(reason)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in device_environment(tmp_path, DEVICES).items():
+        for name, value in device_environment(tmp_path, cuda_libraries, DEVICES).items():
             patch.setenv(name, value)
         with ray_cluster(num_cpus=DEVICES, num_gpus=DEVICES):
             yield

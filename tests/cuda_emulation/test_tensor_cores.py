@@ -12,7 +12,7 @@ from support.cuda_kernels import one_mma
 from support.cuda_programs import KINDS, OTHER_KINDS, TARGET, TENSOR_CORES, Prepared, tensor_core_programs
 
 PROGRAMS = 3
-"""Random programs of each kind."""
+"""Random programs of each kind in a long run, which begins with those of a short one."""
 
 BARRIER = r"^\s*__syncthreads\(\);"
 LOAD = r"^\s*\"ldmatrix.*\n"
@@ -31,15 +31,15 @@ def executed(gpu: EmulatedGpu, name: str, way: str, count: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "way"), KINDS)
+@pytest.mark.parametrize(("name", "way"), (*KINDS, *OTHER_KINDS))
+def test_a_random_program_computes_the_right_result(gpu, name, way):
+    assert executed(gpu, name, way, 1) == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "way"), (*KINDS, *OTHER_KINDS))
 def test_random_programs_compute_the_right_result(gpu, name, way):
     assert executed(gpu, name, way, PROGRAMS) == PROGRAMS
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "way"), OTHER_KINDS)
-def test_padded_batched_and_convolved_products_are_right(gpu, name, way):
-    assert executed(gpu, name, way, 2) == 2
 
 
 def test_mma_in_any_order_and_faults_of_its_programs(gpu):

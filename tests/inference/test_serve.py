@@ -37,6 +37,14 @@ def main():
         with signals_interrupt(), exits_cleanly():
             print(os.getpid(), os.getcwd(), os.environ["ASKED"], sys.stdin.readline().strip(), flush=True)
             time.sleep(60)
+    if words[0] == "fork":
+        from foretune.compiler.host.warm import start_warm
+
+        read, write = os.pipe()
+        process = start_warm("tells_its_parent", write, sys.stderr)
+        os.close(write)
+        print(os.read(read, 100).decode(), process.wait(30))
+        return
     if words[0] == "die":
         os.kill(os.getpid(), signal.SIGSEGV)
     real()
@@ -147,6 +155,19 @@ def test_a_command_ends_with_a_killed_owner_and_with_a_killed_server(machine, se
     assert other.poll() is None
     other.kill()
     other.communicate()
+
+
+def test_commands_share_the_imports_of_their_worker_processes(machine, server):
+    tells = (
+        "import os, sys\nif __name__ == '__main__':\n    os.write(int(sys.argv[1]), b'%d' % os.getppid())\n"
+    )
+    (machine.folder / "tells_its_parent.py").write_text(tells)
+    told = [machine.command("fork").communicate() for _ in range(2)]
+    assert told[0] == told[1] and told[0][0].endswith(" 0\n") and not told[0][1]
+    warm = psutil.Process(int(told[0][0].split()[0]))
+    assert warm.ppid() == server.pid
+    server.kill()
+    assert is_gone(warm)
 
 
 def test_a_server_waits_for_its_commands_until_the_second_signal(machine, server):

@@ -33,15 +33,15 @@ def cuda_exists(index: int) -> bool:
     return bool(tvm.cuda(index).exist)
 
 
-def device_environment(folder: Path, devices: int) -> Mapping[str, str]:
+def device_environment(folder: Path, libraries: Path, devices: int) -> Mapping[str, str]:
     """Variables by which the processes of an executor have devices; what these load is noted in `folder`.
 
-    The CUDA toolkit is an empty file, as nothing compiles with it.
+    What they compile stays in `libraries`. The CUDA toolkit is an empty file, as nothing compiles with it.
     """
     toolkit = folder / "toolkit"
     (toolkit / "bin").mkdir(parents=True, exist_ok=True)
     (toolkit / "bin" / "nvcc").touch()
-    environment = worker_environment(folder / "libraries", devices, folder / "loaded")
+    environment = worker_environment(libraries, devices, folder / "loaded")
     return {**environment, "CUDA_PATH": str(toolkit)}
 
 
@@ -80,24 +80,28 @@ def killed_at_first_load(folder: Path, victim: Callable[[], int]) -> Iterator[No
 
 
 @contextmanager
-def _executor(folder: Path, devices: int) -> Iterator[Executor]:
+def _executor(folder: Path, libraries: Path, devices: int) -> Iterator[Executor]:
     with (
-        patch.dict(os.environ, device_environment(folder, devices)),
+        patch.dict(os.environ, device_environment(folder, libraries, devices)),
         make_executor(ExecutorConfig(devices=devices), TARGET, CONFIG, workers=1) as executor,
     ):
         yield executor
 
 
-def measure(folder: Path, devices: int, batches: Sequence[Sequence[MeasureJob]]) -> list[MeasureOutcome]:
+def measure(
+    folder: Path, libraries: Path, devices: int, batches: Sequence[Sequence[MeasureJob]]
+) -> list[MeasureOutcome]:
     """Outcomes of batches on so many devices, each measured by a thread, as the tuner measures tasks."""
-    with _executor(folder, devices) as executor, ThreadPoolExecutor(devices) as threads:
+    with _executor(folder, libraries, devices) as executor, ThreadPoolExecutor(devices) as threads:
         return [outcome for outcomes in threads.map(executor.measure, batches) for outcome in outcomes]
 
 
-def measure_and_lose_a_device(folder: Path, devices: int, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
+def measure_and_lose_a_device(
+    folder: Path, libraries: Path, devices: int, jobs: Sequence[MeasureJob]
+) -> list[MeasureOutcome]:
     """Outcomes of jobs while the process of the device that loads the first program is killed."""
     with (
-        _executor(folder, devices) as executor,
+        _executor(folder, libraries, devices) as executor,
         killed_at_first_load(folder, lambda: loaded(folder)[0][0]),
     ):
         return executor.measure(jobs)

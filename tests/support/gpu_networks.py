@@ -16,7 +16,8 @@ from foretune.compiler.templates.gpu.function import kernel_function, launches_t
 from foretune.compiler.templates.gpu.matching import Match, matched
 from foretune.compiler.templates.gpu.problem import Problem
 from foretune.compiler.tvm_compat import as_task_module, parse_target, workload_hash
-from foretune.inference.run.gpu_placing import FastestTemplate, placed
+from foretune.inference.database.fastest_template import FastestTemplate
+from foretune.inference.run.gpu_placing import placed
 
 from .results import make_task
 

@@ -83,8 +83,10 @@ def tree_of(**parents):
 class GivenRules(ReuseRules):
     """Rules made of functions: `child_of`, `known_programs` and so on."""
 
-    def __init__(self, *, source_rounds=None, heavy_share=math.inf, heavy_rounds=1, **functions):
-        super().__init__(limits=SourceLimits(source_rounds, heavy_share, heavy_rounds))
+    def __init__(
+        self, *, source_rounds=None, heavy_share=math.inf, heavy_rounds=1, templates_first=False, **functions
+    ):
+        super().__init__(limits=SourceLimits(source_rounds, heavy_share, heavy_rounds, templates_first))
         self.reads_sketches = "sketch_of" in functions
         for name, function in functions.items():
             method = name.removesuffix("_of")

@@ -7,19 +7,13 @@ libraries. A damaged file is no error: the network is converted again, and the f
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cache
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tvm.target import Target
 
-from ....files import written_whole
-from ...host.cache_folder import cache_folder
+from ...host.file_cache import FileCache, code_version
 from ...tvm_compat import target_to_json
 from ...types import INTEGERS
 from ..loading import Network
@@ -27,39 +21,31 @@ from ..lowering.lowering import Lowering
 from .fingerprint import fingerprint
 from .stored_module import StoredModule, module_of, parts_of
 
-LARGEST_BYTES = 2 * 2**30
-"""Size of all files together; those that were used last stay."""
-
-_LIBRARIES = ("apache-tvm", "apache-tvm-ffi", "torch", "onnx", "onnxruntime", "numpy")
-_SUFFIX = ".network"
+NETWORKS = FileCache("networks", 2 * 2**30)
 
 
 @dataclass(frozen=True)
 class CacheEntry:
     """File of one network, which may not exist yet."""
 
-    path: Path
+    key: str
+
+    @property
+    def path(self) -> Path:
+        """Path of the file."""
+        return NETWORKS.path(self.key)
 
     def load(self) -> StoredModule | None:
         """The module; None without a whole file."""
+        content = NETWORKS.load(self.key)
         try:
-            found = module_of(self.path.read_bytes(), self.path.stem)
-            os.utime(self.path)
+            return None if content is None else module_of(content)
         except Exception:  # TVM raises several types for another content
             return None
-        return found
 
     def store(self, stored: StoredModule) -> None:
-        """Writes the module, unless there is no room; removes the files that were not used for longest."""
-        with suppress(OSError):  # it is converted again next time
-            parts = parts_of(stored, self.path.stem)
-            size = sum(len(part) for part in parts)
-            if size > LARGEST_BYTES // 2:
-                return
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _make_room(self.path.parent, LARGEST_BYTES - size)
-            with written_whole(self.path) as partial, partial.open("wb") as file:
-                file.writelines(parts)
+        """Writes the module, unless there is no room."""
+        NETWORKS.store({self.key: parts_of(stored)})
 
 
 def entry_of(network: Network, target: Target, lowering: Lowering) -> CacheEntry | None:
@@ -67,37 +53,5 @@ def entry_of(network: Network, target: Target, lowering: Lowering) -> CacheEntry
     found = fingerprint(network, quantised=lowering.data_type.network == INTEGERS)
     if found is None:
         return None
-    facts = [found, sorted(asdict(lowering).items()), target_to_json(target), *_code()]
-    return CacheEntry(cache_folder() / "networks" / f"{sha256(repr(facts).encode()).hexdigest()}{_SUFFIX}")
-
-
-@cache
-def _code() -> tuple[str, ...]:
-    """Hash of the sources that convert networks, and the versions of the libraries."""
-    package = Path(__file__).parents[2]
-    sources = sha256()
-    for path in sorted(package.rglob("*.py")):
-        sources.update(f"{path.relative_to(package)}\n".encode() + path.read_bytes())
-    return sources.hexdigest(), *_versions()
-
-
-def _versions() -> Iterator[str]:
-    for name in _LIBRARIES:
-        try:
-            yield f"{name} {version(name)}"
-        except PackageNotFoundError:
-            yield f"no {name}"
-
-
-def _make_room(folder: Path, most_bytes: int) -> None:
-    """Removes the files that were not used for longest, until the others have at most this size."""
-    files = []
-    for path in folder.glob(f"*{_SUFFIX}"):
-        with suppress(OSError):  # another run removes files, too
-            found = path.stat()
-            files.append((found.st_mtime, found.st_size, path))
-    for _, size, path in sorted(files, reverse=True):
-        most_bytes -= size
-        if most_bytes < 0:
-            with suppress(OSError):
-                path.unlink()
+    facts = [found, sorted(asdict(lowering).items()), target_to_json(target), *code_version()]
+    return CacheEntry(sha256(repr(facts).encode()).hexdigest())

@@ -1,16 +1,16 @@
 """Lowered modules as bytes: the module as TVM's JSON without its constants, and the constants' values.
 
 TVM's JSON of a constant is text, which takes a hundred times as long to read. Nothing of the format executes
-code. A hash in front finds damage.
+code.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,9 @@ from numpy.typing import NDArray
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from ...tvm_compat import module_from_json
+
 _MAIN = "main"
-_HASH_BYTES = 64
-"""Length of a SHA-256 in hexadecimal."""
-
-
-class DamagedModuleError(ValueError):
-    """The bytes are not those of a stored module."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +33,8 @@ class StoredModule:
     """Seconds that `to_relax` took."""
 
 
-def parts_of(stored: StoredModule, key: str) -> list[bytes]:
-    """The parts of a file, in order; `key` says what the module belongs to."""
+def parts_of(stored: StoredModule) -> list[bytes]:
+    """The parts of a file, in order."""
     mod = stored.relax_mod
     lift = _Lift(mod)
     main = mod[_MAIN]
@@ -47,29 +43,20 @@ def parts_of(stored: StoredModule, key: str) -> list[bytes]:
     bare[_MAIN] = relax.Function([*main.params, *lift.params], body, main.ret_ty, main.is_pure, main.attrs)
     arrays = [constant.value.numpy() for constant in lift.constants]
     header = {
-        "key": key,
         "lowering_s": stored.lowering_s,
         "constants": [(str(array.dtype), array.shape) for array in arrays],
         "module": tvm.ir.save_json(bare),
     }
-    content = [json.dumps(header).encode() + b"\n", *(array.tobytes() for array in arrays)]
-    hashed = sha256()
-    for part in content:
-        hashed.update(part)
-    return [hashed.hexdigest().encode(), *content]
+    return [json.dumps(header).encode() + b"\n", *(array.tobytes() for array in arrays)]
 
 
-def module_of(data: bytes, key: str) -> StoredModule:
-    """Inverse of `parts_of`. Raises DamagedModuleError for other bytes, and those of another `key`."""
-    content = memoryview(data)[_HASH_BYTES:]
-    if sha256(content).hexdigest().encode() != data[:_HASH_BYTES]:
-        raise DamagedModuleError("the hash differs")
-    end = data.index(b"\n", _HASH_BYTES)
-    header = json.loads(data[_HASH_BYTES:end])
-    if header["key"] != key:
-        raise DamagedModuleError(f"it belongs to {header['key']}")
-    bare = tvm.ir.load_json(header["module"])
-    values = list(_constants(header["constants"], memoryview(data)[end + 1 :]))
+def module_of(content: memoryview) -> StoredModule:
+    """Inverse of `parts_of`."""
+    with io.BytesIO(content) as file:
+        header = json.loads(file.readline())
+        start = file.tell()
+    bare = module_from_json(header["module"])
+    values = list(_constants(header["constants"], content[start:]))
     params = bare[_MAIN].params[-len(values) :] if values else []
     bind = relax.transform.BindParams(_MAIN, dict(zip(params, values, strict=True)))
     return StoredModule(bind(bare), float(header["lowering_s"]))

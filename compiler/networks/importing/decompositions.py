@@ -17,7 +17,7 @@ from tvm import relax
 
 from .arithmetic import ARITHMETIC
 from .decomposing.composite_operators import run_decompositions
-from .decomposing.fake_quantisation import FAKE_QUANTISATION
+from .decomposing.fake_quantisation import EXPORTED_QUANTISATION, FAKE_QUANTISATION
 from .decomposing.grouped_products import GROUPED_PRODUCTS, OTHER_LIBRARIES
 from .decomposing.linear_algebra import LINEAR_ALGEBRA
 from .decomposing.ordering import ORDERING
@@ -33,6 +33,8 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 """Values of nodes that compute with extents: a conversion has the expression, and needs no operator."""
 
 _ATEN = torch.ops.aten
+
+_OF_LIBRARIES = {**OTHER_LIBRARIES, **EXPORTED_QUANTISATION}
 
 MOST_ROUNDS = 5
 """Rounds of decomposition: what one makes may need another."""
@@ -59,7 +61,7 @@ def decomposed(
             op: decomposition_table[op] for op in missing if _decomposable(op) and op not in table
         }
         further.update(
-            (op, OTHER_LIBRARIES[str(op)]) for op in missing if str(op) in OTHER_LIBRARIES and op not in table
+            (op, _OF_LIBRARIES[str(op)]) for op in missing if str(op) in _OF_LIBRARIES and op not in table
         )
         if _uses_positions(program):
             further.update(WITH_POSITIONS)

@@ -14,7 +14,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from ....errors import first_line
 from ...tvm_compat.dumps import without_dumps
-from ..outputs import TensorsOnly
+from ..outputs import TensorsOnly, evaluating
 from .decomposing.complex_numbers import in_real_numbers
 from .decomposing.errors import ConversionError
 from .decomposing.refusals import refuse_changes, refuse_random, refuse_unknown_shapes
@@ -70,7 +70,7 @@ def _naming(name: str, convert: Callable[..., Any]) -> Callable[..., Any]:
 def export(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> ExportedProgram:
     """The program of the module for inputs of these shapes, whose outputs are its tensors alone."""
     with torch.no_grad():
-        return torch.export.export(TensorsOnly(module).eval(), inputs)
+        return torch.export.export(evaluating(TensorsOnly(module)), inputs)
 
 
 def to_relax(program: ExportedProgram, importer: Importer | None = None) -> tvm.IRModule:

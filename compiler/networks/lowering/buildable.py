@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,9 @@ WIDER = {
 
 Stage = Callable[[str], AbstractContextManager[object]]
 """Context of a clock around a step, by the step's name."""
+
+_KEPT = ("call_tir", "reshape")
+"""Operators of lowered networks."""
 
 LOWERING, CHECKING = "lowering to TIR", "check that TVM builds it"
 
@@ -68,6 +71,7 @@ def lower_buildable(
     Only the code of CPUs is checked: unscheduled functions have none on a GPU. Raises
     UnbuildableOperatorError, which names the operators.
     """
+    lowered = None
     try:
         with stage(LOWERING):
             lowered = _lowered(mod, target, lowering)
@@ -78,24 +82,46 @@ def lower_buildable(
         if not is_cpu(target):
             raise
         with stage(CHECKING):
-            return _lower_recast(mod, target, lowering, error)
+            return _lower_recast(mod, lowered, target, lowering, error)
     return lowered
 
 
+def left_operators(lowered: tvm.IRModule) -> list[str]:
+    """Operators with their tensors that TVM has not turned into functions, for example without known extents.
+
+    Code generation fails at them and names none.
+    """
+    left: dict[str, None] = {}
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, relax.Call) and isinstance(expr.op, tvm.ir.Op):
+            name = expr.op.name.removeprefix("relax.")
+            if expr.op.has_attr("FLegalize") and name not in _KEPT:
+                types = ", ".join(str(argument.ty) for argument in _tensors(expr))
+                left[f"{name} of {types}"] = None
+
+    for func in lowered.functions.values():
+        if isinstance(func, relax.Function):
+            relax.analysis.post_order_visit(func, visit)
+    return list(left)
+
+
 def _lowered(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule:
-    """`lower`; in the network's own layout if the conversion of layouts fails and nobody asked for it."""
+    """`lower`; in the network's own layout if TVM cannot lower channels last and nobody asked for them."""
+    lowered, failure = None, None
     try:
-        return lower(mod, target, lowering)
-    except Exception:  # TVM's passes raise many types
-        if lowering.channels_last is not None:
-            raise
-        try:
+        lowered = lower(mod, target, lowering)
+    except Exception as error:  # TVM's passes raise many types
+        failure = error
+    if lowering.channels_last is None and (lowered is None or left_operators(lowered)):
+        with suppress(Exception):  # then the layout is not the reason
             kept = lower(mod, target, replace(lowering, channels_last=False))
-        except Exception:  # the layout is not the reason
-            kept = None
-        if kept is None:
-            raise
-        return kept.with_attr(LAYOUT_KEPT, 1)
+            if lowered is None or not left_operators(kept):
+                return kept.with_attr(LAYOUT_KEPT, 1)
+    if lowered is None:
+        assert failure is not None
+        raise failure
+    return lowered
 
 
 def one_of_each_kind(mod: tvm.IRModule) -> tvm.IRModule:
@@ -128,7 +154,14 @@ def generate_code(mod: tvm.IRModule, target: Target) -> None:
         tvm.compile(mod, target=unoptimised(target))
 
 
-def _lower_recast(mod: tvm.IRModule, target: Target, lowering: Lowering, error: Exception) -> tvm.IRModule:
+def _lower_recast(
+    mod: tvm.IRModule,
+    failed: tvm.IRModule | None,
+    target: Target,
+    lowering: Lowering,
+    error: Exception,
+) -> tvm.IRModule:
+    """The lowered module with operators in other data types; `failed` is the one without them, if any."""
     with target:
         mod = tvm.transform.Sequential(
             [relax.transform.DecomposeOpsForInference(), relax.transform.CanonicalizeBindings()]
@@ -148,6 +181,8 @@ def _lower_recast(mod: tvm.IRModule, target: Target, lowering: Lowering, error: 
     if failing:
         raise UnbuildableOperatorError(f"TVM builds no code for {'; '.join(failing)}") from error
     if not dtypes:  # nothing that one operator alone explains
+        if failed is not None and (left := left_operators(failed)):
+            raise UnbuildableOperatorError(f"TVM makes no function of {'; '.join(left)}") from error
         raise error
     recasting = _Recast(dtypes, mod)
     changed = tvm.IRModule(mod.functions, attrs=mod.attrs)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import tvm
 from tvm import tirx
+from tvm.s_tir.stmt import SBlockRealize
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T
 
@@ -29,6 +30,8 @@ KERNELS = "foretune.gpu_kernel"
 """Attribute of a function that launches a template: name, assembly and arguments of each kernel as JSON."""
 
 _ENTRY = re.compile(r"(\.entry\s+)(\w+)(\s*\()([^)]*)\)")
+_NAME = re.compile(r"foretune_\w+_[0-9a-f]{12}")
+_ATTRIBUTES = {"s_tir", "tirx.is_scheduled", "tirx.noalias", "global_symbol", KERNELS}
 _WARP = 32
 _BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 
@@ -101,6 +104,35 @@ def _named(assembly: str) -> tuple[str, str, int]:
 def launches_template(func: Any) -> bool:
     """Whether a function is one of `kernel_function`."""
     return isinstance(func, tirx.PrimFunc) and func.attrs is not None and KERNELS in func.attrs
+
+
+def check_launches(func: tirx.PrimFunc) -> None:
+    """Raises ValueError for a function that does anything but launch the kernels that it carries.
+
+    Functions of `kernel_function` pass; others may call any function of the process.
+    """
+    named = [str(kernel["name"]) for kernel in _kernels(str(func.attrs[KERNELS]))]
+    if not all(_NAME.fullmatch(name) for name in named) or set(func.attrs.keys()) - _ATTRIBUTES:
+        raise ValueError("its function has other kernels or attributes than a template")
+    body: Any = func.body
+    for _ in ("root", "launch"):
+        block = body.block if isinstance(body, SBlockRealize) else None
+        if block is None or block.init is not None or [*block.alloc_buffers, *block.match_buffers]:
+            raise ValueError("its function is not only a launch")
+        body = block.body
+    for statement in body.seq if isinstance(body, tirx.SeqStmt) else [body]:
+        call = statement.value if isinstance(statement, tirx.Evaluate) else None
+        if not isinstance(call, tvm.ir.Call) or call.op.name != "tirx.tvm_call_packed":
+            raise ValueError("its function is not only a launch")
+        callee, *arguments = call.args
+        if not isinstance(callee, tvm.ir.StringImm) or callee.value not in named:
+            raise ValueError(f"its function calls {callee!s:.40}, which is none of its kernels")
+        if not all(isinstance(argument, tirx.IntImm) or _is_pointer(argument) for argument in arguments):
+            raise ValueError("its function computes arguments of its kernels")
+
+
+def _is_pointer(argument: Any) -> bool:
+    return isinstance(argument, tvm.ir.Call) and argument.op.name == "tirx.buffer_data"
 
 
 def kernel_modules(mod: tvm.IRModule) -> list[tvm.runtime.Module]:

@@ -8,11 +8,11 @@ from typing import Any
 
 from tvm.target import Target
 
-from ....compiler.codegen.compilation import compile_cuda_source, compile_module, entries, load
+from ....compiler.codegen.compilation import compile_cuda_source, compile_module, entries
 from ....compiler.counts.traffic import compulsory_bytes
 from ....compiler.targets import is_cpu, is_cuda
 from ....compiler.task import count_flops
-from ....compiler.tvm_compat import available_cores
+from ....compiler.tvm_compat import available_cores, module_from_json
 from ...features.roofline import roofline_latency_s
 from ...hardware import Hardware, described_hardware, named_hardware
 from ...hardware.target_hardware import target_hardware
@@ -35,7 +35,7 @@ class DryCompiler(Compiler):
 
     def export(self, module: str, path: str, checked: bool) -> dict[str, Any]:
         """Reply with the simulated latency."""
-        mod = load(module)
+        mod = module_from_json(module)
         executable = compile_module(entries(mod, checked)[0], self.target)
         if self.settings["cuda_code"]:
             compile_cuda_source(executable, self.target)

@@ -62,7 +62,7 @@ class WorkerSpec:
     module: str = "foretune.dataset.measure.worker.main"
     # Whether the process may import torch; measuring does not need it.
     torch: bool = False
-    # Whether such processes share their imports. Contestants do not: each starts as its users start it.
+    # Whether such processes share their imports.
     shares_imports: bool = True
     # Settings with which a run needs less memory for such processes.
     thrift: str = "workers=1"

@@ -11,8 +11,8 @@ import numpy as np
 import tvm
 from numpy.typing import NDArray
 
-from ....compiler.codegen.compilation import HOST, load
-from ....compiler.tvm_compat import argument_buffers, named_main
+from ....compiler.codegen.compilation import HOST
+from ....compiler.tvm_compat import argument_buffers, module_from_json, named_main
 from ....compiler.types import INT8, data_type, known_type, numpy_type
 
 Buffers = Sequence[tuple[Sequence[int], str]]
@@ -55,7 +55,7 @@ def sentinel_output(shape: Sequence[int], dtype: str) -> NDArray:
 
 def save_expected(module: str, path: Path) -> None:
     """Run an unscheduled module (TVM's JSON) on this host and save the arguments that it wrote, by index."""
-    mod = named_main(load(module))
+    mod = named_main(module_from_json(module))
     before = host_arguments(argument_buffers(mod))
     arguments = [tvm.runtime.tensor(values) for values in before]
     tvm.compile(mod, target=HOST)["main"](*arguments)

@@ -10,9 +10,10 @@ from typing import Any
 import tvm
 from tvm.target import Target
 
-from ....compiler.codegen.compilation import CHECKED, TIMED, entries, export, jit, load
+from ....compiler.codegen.compilation import CHECKED, TIMED, entries, export, jit
 from ....compiler.codegen.objects import linkable
 from ....compiler.targets import is_cpu
+from ....compiler.tvm_compat import module_from_json
 from ..job import MeasureConfig
 from .bench import Bench
 from .isolation import isolated_timing
@@ -71,7 +72,7 @@ class Host(Role):
     def build(self, key: str, module: str, checked: bool) -> dict[str, Any]:
         """Compile a module under a name and resolve its entry, which triggers the JIT."""
         start = time.perf_counter()
-        mod, buffers = entries(load(module), checked)
+        mod, buffers = entries(module_from_json(module), checked)
         library = jit(linkable(mod, self.target, TIMED), self.target)
         library[TIMED]
         self._built[key] = library, buffers
@@ -110,7 +111,7 @@ class Compiler(Role):
 
     def export(self, module: str, path: str, checked: bool) -> dict[str, Any]:
         """Write a module's library; replies with the data that a device needs to run it."""
-        mod, buffers = entries(load(module), checked)
+        mod, buffers = entries(module_from_json(module), checked)
         export(mod, self.target, Path(path))
         return {"library": path, "buffers": buffers}
 

@@ -29,8 +29,8 @@ from ....errors import UserError
 from ...records.stored_tasks import stored_rows
 from ...records.task_shapes import shape_of
 from ..zoo.table import ZOO_TABLE, ZooRow
-from .derived import prior_rows
-from .prior import Prior, sample_uniform
+from .derived import PriorTable, prior_table
+from .prior import sample_uniform
 from .random_networks import RandomNetworks
 
 Sampler: TypeAlias = Callable[[str, np.random.Generator], OperatorSettings]
@@ -149,10 +149,10 @@ def sample_settings(
     _weights("dtype", dtypes)
     dtypes = {name: share for name, share in dtypes.items() if share > 0}
     possible = _with_dtypes(operators, dtypes)
-    rows = prior_rows(table)
-    draw = _make_sampler(sampler, rows)
+    zoo = prior_table(table)
+    draw = _make_sampler(sampler, zoo)
     rng = np.random.default_rng(seed)
-    taken = {shape_of(row.settings) for row in rows if row.evaluation and hold_out_evaluation}
+    taken = set(zoo.evaluation_shapes) if hold_out_evaluation else set()
     if unlike is not None:
         taken |= _shapes_in(unlike)
 
@@ -182,11 +182,11 @@ SAMPLERS = ("prior", "uniform", "zoo", "random_networks")
 """Prior-guided; every setting uniform; rows of the table; operators of random networks."""
 
 
-def _make_sampler(name: str, rows: Sequence[ZooRow]) -> Sampler:
+def _make_sampler(name: str, zoo: PriorTable) -> Sampler:
     samplers: Mapping[str, Callable[[], Sampler]] = {
-        "prior": lambda: Prior(rows).sample,
+        "prior": lambda: zoo.prior.sample,
         "uniform": lambda: sample_uniform,
-        "zoo": lambda: _ZooSampler(rows),
+        "zoo": lambda: _ZooSampler(zoo.rows),
         "random_networks": lambda: RandomNetworks().sample,
     }
     if name not in samplers:

@@ -15,7 +15,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -24,7 +24,7 @@ from rich.progress import track
 from ....compiler.operators import OperatorSettings
 from .networks import ZOOS, evaluation_networks
 from .operator_log import NetworkFactory, log_operators
-from .table import MAX_EXAMPLES, ZOO_TABLE, ZooRow, common_shares, write_zoo_table
+from .table import MAX_EXAMPLES, ZOO_TABLE, ZooRow, common_shares, read_zoo_table, write_zoo_table
 
 NOT_COUNTED = re.compile(r"resnet[a-z]*18(?!\d)|mobilenet_?v2|bert_base|transformers\.Bert[A-Z]")
 """Networks that benchmarks tune, and their variants (other widths, attention blocks between the same
@@ -90,8 +90,27 @@ def crawl(networks: Networks, evaluation: Networks = ()) -> Crawl:
         ZooRow(s, calls[s], len(callers[s]), tuple(callers[s][:MAX_EXAMPLES]), tuple(testers[s]))
         for s in {**callers, **testers}
     ]
-    rows.sort(key=lambda r: (r.settings.operator, -r.networks, r.settings.label, r.settings.epilogue))
-    return Crawl(rows, crawled, repeated, failed, skipped)
+    return Crawl(_in_order(rows), crawled, repeated, failed, skipped)
+
+
+def marked(rows: Iterable[ZooRow], evaluation: Networks) -> list[ZooRow]:
+    """The rows of a table with the marks of these evaluation networks in place of earlier marks.
+
+    The counts stay, so an evaluation network that was crawled before still counts.
+    """
+    testers: defaultdict[OperatorSettings, list[str]] = defaultdict(list)
+    for name, factory in evaluation:
+        for settings in log_operators(factory).calls:
+            testers[settings].append(name)
+    found = {row.settings: row for row in rows if row.networks or row.settings in testers}
+    found |= {settings: ZooRow(settings, 0, 0, (), ()) for settings in testers if settings not in found}
+    return _in_order(replace(row, evaluation=tuple(testers[row.settings])) for row in found.values())
+
+
+def _in_order(rows: Iterable[ZooRow]) -> list[ZooRow]:
+    return sorted(
+        rows, key=lambda r: (r.settings.operator, -r.networks, r.settings.label, r.settings.epilogue)
+    )
 
 
 def installed(
@@ -129,10 +148,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, default=ZOO_TABLE, help="CSV file to write (%(default)s)")
     parser.add_argument("--zoo", choices=ZOOS, nargs="+", default=list(ZOOS), help="zoos to crawl (all)")
     parser.add_argument(
+        "--mark", action="store_true", help="crawl nothing: mark the evaluation networks in --output anew"
+    )
+    parser.add_argument(
         "--failures", action="store_true", help="print every network that failed and its error"
     )
     options = parser.parse_args(argv)
     started = time.monotonic()
+    if options.mark:
+        write_zoo_table(marked(read_zoo_table(options.output), evaluation_networks()), options.output)
+        return
     with without_warnings():
         networks, missing = installed({zoo: ZOOS[zoo] for zoo in options.zoo})
         watched = track(networks, "crawling", console=Console(stderr=True))

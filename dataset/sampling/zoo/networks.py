@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from .operator_log import NetworkFactory
-from .transformers import default_networks, sized_networks, transformer
+from .transformers import TENSET_BERT_TINY, default_networks, sized_networks, transformer
 
 IMAGE = (3, 224, 224)
 
@@ -171,7 +171,8 @@ ZOOS: Mapping[str, Callable[[], Iterator[tuple[str, NetworkFactory]]]] = {
 
 
 def evaluation_networks() -> Iterator[tuple[str, NetworkFactory]]:
-    """The networks that benchmarks tune."""
-    wanted = ("resnet18", "mobilenetv2_w1")
+    """The networks that benchmarks tune, and TenSet's test networks, on which cost models are compared."""
+    wanted = ("resnet18", "mobilenetv2_w1", "resnet50", "resnext50_32x4d")
     yield from ((name, factory) for name, factory in pytorchcv_networks() if name in wanted)
     yield "bert_base_len128", partial(transformer, "Bert", {}, (1, 128), torch.long)
+    yield "tenset_bert_tiny_len128", partial(transformer, "Bert", TENSET_BERT_TINY, (1, 128), torch.long)

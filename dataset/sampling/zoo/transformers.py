@@ -131,6 +131,9 @@ def _encoder(width: int, layers: int) -> dict[str, int]:
 
 BERT_LARGE = _encoder(1024, 24)
 
+TENSET_BERT_TINY = _encoder(512, 6)
+"""TenSet's BERT-tiny, which is larger than the network that others call so."""
+
 TEXT_NETWORKS: Sequence[tuple[str, str, int, Mapping[str, Any]]] = [
     ("bert_tiny", "Bert", 128, _encoder(128, 2)),
     ("bert_mini", "Bert", 128, _encoder(256, 4)),

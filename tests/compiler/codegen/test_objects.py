@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
+from foretune.compiler.codegen import objects
 from foretune.compiler.codegen.argument_checks import marked_internal
 from foretune.compiler.codegen.compilation import TIMED, entries, jit
 from foretune.compiler.codegen.objects import ObjectFiles, linkable, symbol_of
@@ -69,6 +70,11 @@ def kept(data: bytes) -> ObjectFiles:
     return files
 
 
+def packed(relax_mod: tvm.IRModule, database: ms.Database) -> tvm.IRModule:
+    with TARGET, database:
+        return with_packed_weights(tvm.relax.transform.MetaScheduleApplyDatabase()(relax_mod))
+
+
 @pytest.fixture(scope="module")
 def compiled(relax_mod: tvm.IRModule, database: ms.Database) -> CompiledNetwork:
     return compile_network(relax_mod, TARGET, database)
@@ -89,7 +95,8 @@ def test_a_linked_program_computes_what_the_compiled_one_does(
     tmp_path: Path,
 ) -> None:
     linked = compile_network(relax_mod, TARGET, database, kept=kept(object_file))
-    assert [name.removesuffix("_prepacked") for name in linked.linked.symbols] == [conv.name]
+    assert linked.linked.symbols.keys() == linked.task_of.keys()
+    assert object_file in linked.linked.objects.values()
     assert linked.scheduled == (conv.name,) and linked.task_of == compiled.task_of
     assert_same(network, linked, compiled)
     linked.export(tmp_path / "network.so")
@@ -102,7 +109,7 @@ def test_a_program_with_another_schedule_is_compiled(
     network: Network, relax_mod: tvm.IRModule, object_file: bytes, compiled: CompiledNetwork
 ) -> None:
     untuned = compile_network(relax_mod, TARGET, kept=kept(object_file))
-    assert not untuned.linked.symbols
+    assert object_file not in untuned.linked.objects.values() and untuned.linked.objects
     for found, wanted in zip(untuned(*network.inputs), compiled(*network.inputs), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
@@ -117,18 +124,20 @@ def test_a_damaged_object_file_is_compiled_anew(
     compiled: CompiledNetwork,
 ) -> None:
     anew = compile_network(relax_mod, TARGET, database, kept=kept(object_file[part]))
-    assert not anew.linked.symbols and anew.scheduled == compiled.scheduled
+    assert anew.scheduled == compiled.scheduled
     assert_same(network, anew, compiled)
 
 
 def test_a_function_that_reads_an_input_keeps_its_checks(
-    relax_mod: tvm.IRModule, database: ms.Database, object_file: bytes, conv: Task
+    relax_mod: tvm.IRModule, database: ms.Database, object_file: bytes
 ) -> None:
-    with TARGET, database:
-        scheduled = tvm.relax.transform.MetaScheduleApplyDatabase()(relax_mod)
-    files, packed = kept(object_file), with_packed_weights(scheduled)
-    assert files.linked_into(marked_internal(packed), TARGET).symbols
-    assert not files.linked_into(packed, TARGET).symbols
+    files, mod = kept(object_file), packed(relax_mod, database)
+    unchecked = files.linked_into(marked_internal(mod), TARGET).objects
+    checked = files.linked_into(mod, TARGET).objects
+    assert object_file in unchecked.values() and object_file not in checked.values()
+    message = b"Mismatched type on argument"
+    assert all(message in data for data in checked.values())
+    assert 0 < sum(message in data for data in unchecked.values()) < len(unchecked)  # the first one
 
 
 def increment(by: float) -> tvm.tirx.PrimFunc:
@@ -142,3 +151,70 @@ def test_a_symbol_tells_code_and_target_and_no_name() -> None:
         increment(1).with_attr("global_symbol", "other").with_attr("op_pattern", 0), TARGET
     )
     assert len({one, symbol_of(increment(2), TARGET), symbol_of(increment(1), OTHER)}) == 3
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "foretune" / "objects"
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Symbols of the functions that are compiled."""
+    real, found = objects._compiled, []
+
+    def compiled(func: tvm.tirx.PrimFunc, symbol: str, target: Target) -> bytes:
+        found.append(symbol)
+        return real(func, symbol, target)
+
+    monkeypatch.setattr(objects, "_compiled", compiled)
+    return found
+
+
+def test_another_run_links_the_objects_of_the_cache(
+    network: Network,
+    relax_mod: tvm.IRModule,
+    database: ms.Database,
+    folder: Path,
+    compilations: list[str],
+    compiled: CompiledNetwork,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run(*, cached: bool = True) -> CompiledNetwork:
+        compilations.clear()
+        return compile_network(relax_mod, TARGET, database, kept=ObjectFiles(cached=cached))
+
+    run(cached=False)
+    every = {*compilations}
+    assert len(every) == len(compilations) > 2 and not folder.exists()
+    assert {*run().linked.objects} == {*compilations} == every
+    assert len([*folder.iterdir()]) == len(every)
+    assert_same(network, run(), compiled)
+    assert not compilations
+    with monkeypatch.context() as other:
+        other.setattr(objects, "code_version", lambda: ("another version",))
+        run()
+        assert {*compilations} == every
+    # A damaged file, and a whole one with another program, are compiled again and replaced.
+    symbol, foreign = sorted(every)[:2]
+    path = objects.OBJECTS.path(objects._key(symbol))
+    path.write_bytes(path.read_bytes()[:-1])
+    other_object = objects.OBJECTS.load(objects._key(sorted(every)[2]))
+    assert other_object is not None
+    objects.OBJECTS.store({objects._key(foreign): [bytes(other_object)]})
+    assert_same(network, run(), compiled)
+    assert {*compilations} == {symbol, foreign}
+    run()
+    assert not compilations
+
+
+def test_distrusted_objects_leave_the_cache(
+    relax_mod: tvm.IRModule, database: ms.Database, folder: Path
+) -> None:
+    files = ObjectFiles(cached=True)
+    assert compile_network(relax_mod, TARGET, database, kept=files).linked.symbols
+    assert [*folder.iterdir()]
+    files.distrust()
+    assert not [*folder.iterdir()]
+    assert not compile_network(relax_mod, TARGET, database, kept=files).linked.symbols

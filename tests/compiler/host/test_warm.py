@@ -135,3 +135,58 @@ def test_an_idle_server_ends_and_the_next_process_starts_another(module, monkeyp
     assert server == same
     os.kill(int(server), signal.SIGKILL)
     assert told_by(module)[1][0] != server
+
+
+BORROWS = """
+import os, select, signal, sys, time
+from foretune.compiler.host.warm import Lender, start_warm
+
+lender = Lender()
+for _ in range(int(sys.argv[1])):
+    pid = os.fork()
+    if not pid:
+        lender.lend()
+        read, write = os.pipe()
+        process = start_warm("runs", write, sys.stderr)
+        os.close(write)
+        with os.fdopen(read) as out:
+            print(out.read().split()[0], process.wait(30), flush=True)
+        waiting = start_warm("runs", 0, sys.stderr, environment={"WAITS": "1"})
+        print(waiting.pid, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    for _ in range(2):  # two kinds of servers
+        assert select.select([lender], [], [], 30)[0]
+        lender.answer()
+    os.waitpid(pid, 0)
+print("over", flush=True)
+time.sleep(60)
+"""
+
+
+def test_forks_share_the_servers_of_their_lender_and_their_processes_end_with_them(module, tmp_path):
+    parent = subprocess.Popen(
+        [sys.executable, "-c", BORROWS, "2"], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    assert parent.stdout is not None
+    lines = [parent.stdout.readline().split() for _ in range(5)]
+    (server, first), (waits,), (same, second), (waits_too,), (over,) = lines
+    assert server == same and first == second == "3" and over == "over"
+    for pid in (waits, waits_too):  # their owners were killed
+        deadline = time.monotonic() + 10
+        while psutil.pid_exists(int(pid)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not psutil.pid_exists(int(pid))
+    serving = psutil.Process(int(server))
+    assert serving.is_running()
+    parent.kill()
+    parent.communicate()
+    psutil.wait_procs([serving], timeout=10)
+    assert not serving.is_running() or serving.status() == psutil.STATUS_ZOMBIE
+
+
+def test_without_an_answer_of_its_lender_a_process_starts_its_own_server(module, monkeypatch):
+    monkeypatch.setattr(warm, "_PING_S", 0.2)
+    before = told_by(module)[1][0]
+    monkeypatch.setattr(warm._servers(), "lender", warm.Lender()._theirs)
+    assert told_by(module)[1][0] == before  # one that it knows already
+    assert told_by(module, OMP_NUM_THREADS="2")[1][0] != before

@@ -3,9 +3,9 @@
 Runs with real workers test the measurement. Runs with a fake executor test the handling of given outcomes.
 """
 
-import contextlib
 import io
 import math
+import os
 import re
 import shutil
 import signal
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from dataclasses import fields, replace
+from itertools import count as count_from
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,8 @@ from rich.console import Console
 from support.fake_executor import HARDWARE, FakeExecutor
 from support.in_this_process import features_in_this_process
 from tvm.s_tir import meta_schedule as ms
+
+from benchmarks.forked_commands import ForkedCommands
 
 TASKS = {"sampler": "uniform", "operators": {"dense": 1.0}, "max_flops": 2e6}
 QUICK = MeasureConfig(repeats=2, groups=1, build_timeout_s=60.0, run_timeout_s=60.0)
@@ -230,7 +233,7 @@ def launch():
     """Start foretune generate in its own process, which ends with the test."""
     started = []
 
-    def start(folder, *overrides):
+    def start(folder):
         words = [
             f"dataset={folder}",
             "tasks=3",
@@ -246,38 +249,31 @@ def launch():
             "task_sampling.sampler=uniform",
             "task_sampling.operators={dense: 1.0}",
             "task_sampling.max_flops=2e6",
-            *overrides,
         ]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "foretune", "generate", *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=folder.parent,
-        )
-        started.append(process)
-        return process
+        started.append(commands.start(folder.parent, "generate", *words))
+        return started[-1]
 
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+    with ForkedCommands(["foretune.dataset.generate"]) as commands:
+        yield start
+        for process in started:
+            if process.wait(0) is None:
+                os.kill(process.pid, signal.SIGKILL)
 
 
 def wait_for_records(process, folder, shards=2):
     for _ in range(2000):
         if len(list(folder.glob("records-*.parquet"))) >= shards:
             return
-        assert process.poll() is None, process.stdout.read().decode()
-        time.sleep(0.1)
+        assert process.wait(0.1) is None, process.output + process.errors
     pytest.fail("no records within 200 s")
 
 
 def output_after_interrupt(process):
     """Interrupt repeatedly, as TVM's solver swallows interrupts while it works."""
     for _ in range(3):
-        process.send_signal(signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.communicate(timeout=40)[0].decode()
+        os.kill(process.pid, signal.SIGINT)
+        if process.wait(40) is not None:
+            return process.output + process.errors
     raise AssertionError("three interrupts changed nothing")
 
 
@@ -289,8 +285,8 @@ def test_a_killed_run_loses_only_the_batch_in_flight_and_leaves_no_workers(launc
     workers = subprocess.run(
         ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=False
     ).stdout.split()
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait(30) == -signal.SIGKILL
     store = RecordStore(folder)
     kept = store.records()
     assert len(kept) >= 8
@@ -302,7 +298,7 @@ def test_a_killed_run_loses_only_the_batch_in_flight_and_leaves_no_workers(launc
     process = launch(folder)
     wait_for_records(process, folder, shards=len(list(folder.glob("records-*.parquet"))) + 1)
     output = output_after_interrupt(process)
-    assert process.returncode == 130, output
+    assert process.status == 130, output
     assert "interrupted: stopping after" in output and "run the same command again" in output
     records = RecordStore(folder).records()
     assert {record.key for record in kept} < {record.key for record in records}
@@ -378,6 +374,42 @@ def test_a_restart_knows_every_candidate_that_was_measured(fake_run):
 def test_a_round_is_no_larger_than_what_a_task_wants(fake_run):
     summary, _, _ = fake_run(FakeExecutor(), tasks=2, records_per_task=4, per_round=6)
     assert summary.measured == 8
+
+
+def failing(share):
+    """Executor of which one program in `share` fails."""
+    numbers = count_from(1)
+
+    def answer(job):
+        failed = next(numbers) % share == 0
+        return MeasureOutcome(failure=FailureKind.RUN_ERROR) if failed else MeasureOutcome((1e-3,))
+
+    return FakeExecutor(answer)
+
+
+def test_only_valid_programs_may_count_and_a_restart_counts_them_alike(fake_run):
+    summary, *_ = fake_run(failing(3), tasks=1, records_per_task=6, per_round=3, only_valid=True)
+    assert (summary.measured, summary.valid) == (9, 6)  # one of each round fails
+    summary, *_ = fake_run(failing(3), tasks=1, records_per_task=6, per_round=3, only_valid=True)
+    assert (summary.measured, summary.tasks_done) == (0, 1)
+    summary, *_ = fake_run(failing(3), tasks=1, records_per_task=10, per_round=3, only_valid=True)
+    assert (summary.measured, summary.total_valid) == (6, 10)
+    # Every further one fails: it ends at twice as many records as wanted.
+    summary, *_ = fake_run(failing(1), tasks=1, records_per_task=20, per_round=5, only_valid=True)
+    assert summary.total_records == 40
+
+
+def test_a_run_ends_at_its_limit_after_the_rounds_in_progress(fake_run):
+    summary, store, printed = fake_run(FakeExecutor(), tasks=3, per_round=1, max_records=5)
+    measured = summary.measured
+    assert 5 <= measured < 10  # of 18
+    assert len(store.records()) == measured
+    assert "max_records is reached: run the same command again to continue" in printed
+    summary, store, printed = fake_run(FakeExecutor(), tasks=3, per_round=1, max_records=100)
+    assert (summary.measured, len(store.records())) == (18 - measured, 18)
+    assert "max_records" not in printed
+    with pytest.raises(GenerateConfigError, match="max_records=0"):
+        fake_run(FakeExecutor(), max_records=0)
 
 
 def test_failures_are_kept_and_told(fake_run):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from foretune.cli import main
@@ -35,12 +36,22 @@ def test_show_prints_what_a_bundle_holds(bundle, capsys):
     told = " ".join(capsys.readouterr().out.split())
     for part in (
         *("3 of 2 tasks", "net", '{"kind": "llvm", "num-cores": 2}', "fake device, 2 cores, hardware_id"),
-        *("foretune=0.1.0, tvm=0.27.0.post1, schema 2", "2026-11-25T00:00:00+00:00", "SHA-256"),
+        *("foretune=0.1.0, tvm=0.27.0.post1, schema 3", "2026-11-25T00:00:00+00:00", "SHA-256"),
         *("dense_3 dense 1.00 ms 2", "dense_5 dense 4.00 ms 1"),
     ):
         assert part in told
     assert status_of("show", bundle, "json=true") == 0
     assert json.loads(capsys.readouterr().out)["tasks"][0]["settings"] == {"rows": 3}
+
+
+def test_show_counts_predicted_schedules_and_templates(tmp_path, capsys):
+    bundle = bundle_of({3: {"x": 2e-3}})
+    template = '{"workload": "00", "latency_s": 0.001, "title": "product", "module": ""}'
+    path = tmp_path / "b.zip"
+    write_bundle(path, replace(bundle, predicted=bundle.records, templates=[template, template]))
+    assert status_of("show", path) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "predicted 1 predicted schedule" in told and "templates 2 GPU templates" in told
 
 
 @pytest.mark.parametrize("command", ["show", "import"])

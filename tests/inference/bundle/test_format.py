@@ -11,6 +11,7 @@ from dataclasses import asdict
 import pytest
 from foretune.inference.bundle.archive import BundleError, read_archive, write_archive
 from foretune.inference.bundle.format import (
+    LATER_MEMBERS,
     MEMBERS,
     Manifest,
     content_hash,
@@ -44,12 +45,14 @@ def test_what_is_written_is_read(written, tmp_path):
     assert json.loads(again.target_json) == again.manifest.target
 
 
-def test_a_bundle_of_an_earlier_version_is_read(tmp_path):
-    """It has no notes, also in its hash."""
-    manifest = write_bundle(tmp_path / "a.zip", bundle_of(LATENCIES, schema_version=1)).manifest
+@pytest.mark.parametrize(("version", "lacks"), [(1, ("notes", "predicted_notes")), (2, ("predicted_notes",))])
+def test_a_bundle_of_an_earlier_version_is_read(tmp_path, version, lacks):
+    """It has three members and fewer notes, also in its hash."""
+    manifest = write_bundle(tmp_path / "a.zip", bundle_of(LATENCIES, schema_version=version)).manifest
     members = read_archive(tmp_path / "a.zip", MEMBERS)
     values = json.loads(members["manifest.json"])
-    del values["notes"]
+    for name in lacks:
+        del values[name]
     rest = json.dumps({**values, "content_sha256": ""}, sort_keys=True, separators=(",", ":")).encode()
     digest = hashlib.sha256()
     for part in (rest, *(members[name] for name in MEMBERS[1:])):
@@ -57,23 +60,28 @@ def test_a_bundle_of_an_earlier_version_is_read(tmp_path):
     assert manifest.content_sha256 == digest.hexdigest()
     (tmp_path / "a.zip").unlink()
     write_archive(tmp_path / "a.zip", {**members, "manifest.json": json.dumps(values).encode()})
-    assert read_bundle(tmp_path / "a.zip").manifest == manifest
+    again = read_bundle(tmp_path / "a.zip")
+    assert again.manifest == manifest and not (again.predicted or again.templates)
 
 
 def rewritten(path, **changes):
     """The bundle in `path` with another manifest, whose hash is right, and with other members."""
-    members = read_archive(path, MEMBERS)
-    members |= {name: changes.pop(name) for name in MEMBERS if name in changes}
+    members = read_archive(path, MEMBERS, LATER_MEMBERS)
+    members |= {name: changes.pop(name) for name in (*MEMBERS, *LATER_MEMBERS) if name in changes}
     values = {**json.loads(members["manifest.json"]), **changes}
     if values.get("content_sha256") != "keep":
         try:
-            values["content_sha256"] = content_hash(
-                read_fields(Manifest, values), members[MEMBERS[1]], members[MEMBERS[2]]
-            )
+            values["content_sha256"] = content_hash(read_fields(Manifest, values), members)
         except ValueError:
             values["content_sha256"] = ""
     path.unlink()
     write_archive(path, {**members, "manifest.json": json.dumps(values).encode()})
+
+
+def template_line(**changes) -> bytes:
+    """A line of GPU templates."""
+    note = {"workload": "00", "latency_s": 1e-3, "title": "product", "module": ""}
+    return json.dumps({**note, **changes}).encode() + b"\n"
 
 
 HARDWARE = asdict(bundle_of({}).manifest.hardware)
@@ -84,8 +92,9 @@ TASK = asdict(bundle_of(LATENCIES).manifest.tasks[0])
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"schema_version": 3}, "schema_version=3, but this foretune reads 1 and 2; use the foretune"),
+        ({"schema_version": 4}, "schema_version=4, but this foretune reads 1, 2, 3; use the foretune"),
         ({"schema_version": 1}, "'notes' is unknown in a bundle of version 1"),
+        ({"schema_version": 2}, "'predicted_notes' is unknown in a bundle of version 2"),
         ({"notes": [{**NOTE, "untuned_s": float("nan")}]}, r"notes\[0\]\.untuned_s=nan must be a number"),
         ({"notes": [{**NOTE, "left": "\x1b[2J"}]}, r"notes\[0\]\.left has characters that do not print"),
         ({"notes": [{"left": ""}]}, r"notes\[0\]\.'ended' is missing"),
@@ -106,6 +115,17 @@ TASK = asdict(bundle_of(LATENCIES).manifest.tasks[0])
         ({"tasks": [{**TASK, "records": 10**400}]}, r"tasks\[0\]\.records=10+ must be a whole number of"),
         ({"database_workload.json": b'["x","e30="]\n'}, "database_workload.json, line 1: no workload"),
         ({"database_workload.json": b"[1,\n"}, "database_workload.json, line 1: "),
+        ({"predicted_record.json": b"[9,[]]\n"}, "predicted_record.json, line 1: of the task 9, but there"),
+        ({"foretune_gpu_templates.json": b"{}\n"}, "foretune_gpu_templates.json, line 1: no GPU template"),
+        (
+            {"foretune_gpu_templates.json": template_line(latency_s=0)},
+            "json, line 1: its latency 0 is no time in seconds",
+        ),
+        (
+            {"foretune_gpu_templates.json": template_line(title="\x1b[2J")},
+            "its workload or its title is no printable text",
+        ),
+        ({"foretune_gpu_templates.json": template_line(module=1)}, "its module is no text"),
         ({"database_tuning_record.json": b"[9,[]]\n"}, "json, line 1: of the task 9, but there are 2 tasks"),
         ({"database_tuning_record.json": b"{}\n"}, "database_tuning_record.json, line 1: no record"),
         (
@@ -129,7 +149,7 @@ def test_what_is_wrong_is_named(written, tmp_path, changes, message):
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b"[" * 3000, b"\xff"])
 def test_a_manifest_that_is_no_object_is_named(written, tmp_path, text):
-    members = read_archive(tmp_path / "a.zip", MEMBERS)
+    members = read_archive(tmp_path / "a.zip", MEMBERS, LATER_MEMBERS)
     (tmp_path / "a.zip").unlink()
     write_archive(tmp_path / "a.zip", {**members, "manifest.json": text})
     with pytest.raises(BundleError, match=r"manifest\.json: "):
@@ -139,7 +159,7 @@ def test_a_manifest_that_is_no_object_is_named(written, tmp_path, text):
 @pytest.mark.parametrize("member", MEMBERS)
 def test_each_member_is_hashed(written, tmp_path, member):
     """The sums of the zip file itself are right here."""
-    members = read_archive(tmp_path / "a.zip", MEMBERS)
+    members = read_archive(tmp_path / "a.zip", MEMBERS, LATER_MEMBERS)
     (tmp_path / "a.zip").unlink()
     changed = members[member].replace(b"2026-11-25", b"2026-11-26").replace(b"0.002", b"0.001")
     changed = changed.replace(b"e30=", b"e31=") if member == "database_workload.json" else changed

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tvm
+from foretune.compiler.networks.alternatives.gpu_chains import gpu_chains
 from foretune.compiler.operators import Dense, to_task
 from foretune.compiler.task import Task
+from foretune.compiler.templates.gpu.function import KERNELS
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.measure import MeasureOutcome
@@ -19,17 +23,33 @@ from foretune.inference.bundle import exporting, importing
 from foretune.inference.bundle.archive import BundleError
 from foretune.inference.bundle.format import Bundle, write_bundle
 from foretune.inference.bundle.reading import KINDS
-from foretune.inference.database.folder import DEVICE_FILE, STARTS_FILE, DatabaseInUseError
+from foretune.inference.database.fastest_template import FastestTemplate, read_template, template_note
+from foretune.inference.database.folder import (
+    DEVICE_FILE,
+    STARTS_FILE,
+    TEMPLATES_FILE,
+    DatabaseInUseError,
+    append_notes,
+    read_notes,
+)
+from foretune.inference.database.predicted_schedules import PredictedSchedules
 from foretune.inference.database.tuning_database import MissingScheduleError, TuningDatabase
+from foretune.inference.search.candidate import record_json
 from foretune.inference.search.config import OneShotConfig
 from foretune.inference.workers.searchers import start_searchers
+from support.checkpoints import candidates_of
 from support.fake_executor import HARDWARE, FakeExecutor
+from support.gpu_networks import TARGET as GPU
+from support.gpu_networks import lowered, made_template
 from support.searchers import network_tuner
+from support.template_text import TILING, emulated
+from tvm import te
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import InstructionKind
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
 OTHER_TARGET = {"kind": "llvm", "num-cores": 4}
+GPU_HARDWARE = replace(HARDWARE, kind="cuda")
 OTHER_HARDWARE = replace(HARDWARE, name="other device", cores=4)
 TASKS = [
     to_task(Dense(rows=16, in_features=64, out_features=64, epilogue="bias")),
@@ -75,7 +95,7 @@ def bundles(tuned, tmp_path_factory):
 @pytest.fixture
 def device(tmp_path):
     """Files that describe this device and another one."""
-    for name, hardware in (("here", HARDWARE), ("other", OTHER_HARDWARE)):
+    for name, hardware in (("here", HARDWARE), ("gpu", GPU_HARDWARE), ("other", OTHER_HARDWARE)):
         (tmp_path / f"{name}.json").write_text(hardware.to_json())
     return lambda name: str(tmp_path / f"{name}.json")
 
@@ -131,6 +151,83 @@ def test_tasks_without_a_schedule_move_with_their_reasons(device, tmp_path):
     assert other.outcomes == {}  # elsewhere, another program may be faster
     with pytest.raises(MissingScheduleError):
         TuningDatabase(tmp_path / "third", TARGET, OTHER_HARDWARE).require(TASKS)
+
+
+def test_predicted_schedules_move_with_the_decisions_of_their_runs(device, tmp_path):
+    """Also if the task has no measured schedule; a prediction that is there stays."""
+    first = TuningDatabase(tmp_path / "first", TARGET, HARDWARE)
+    predicted = PredictedSchedules(first.folder, TARGET)
+    (task, left), (_, programs) = TASKS, candidates_of(TASKS[0], 2)
+    predicted.commit(task, record_json(programs[0].sch.trace))
+    predicted.notes.note_left(left, "no candidate was found")
+    first.require(TASKS, predicted)
+    written = export_bundle(tmp_path / "a.zip", tmp_path / "first").bundle
+    assert [(entry.records, entry.latency_s) for entry in written.manifest.tasks] == [(0, None)]
+    assert [note.left for note in written.manifest.predicted_notes] == ["no candidate was found"]
+    report = import_bundle(tmp_path / "a.zip", tmp_path / "second", hardware=device("here"))
+    assert report.outcomes == {"predicted": 1}
+    second = TuningDatabase(tmp_path / "second", TARGET, HARDWARE)
+    with pytest.raises(MissingScheduleError, match="2 of 2 tasks have none"):
+        second.require(TASKS)  # of a run that measures
+    moved = PredictedSchedules(second.folder, TARGET, read_only=True)
+    second.require(TASKS, moved)
+    assert moved.stored()[task.workload_hash][1].content == predicted.stored()[task.workload_hash][1].content
+    own = PredictedSchedules(TuningDatabase(tmp_path / "third", TARGET, HARDWARE).folder, TARGET)
+    own.commit(task, record_json(programs[1].sch.trace))
+    import_bundle(tmp_path / "a.zip", tmp_path / "third", hardware=device("here"))
+    kept = PredictedSchedules(own.folder.parent, TARGET).stored()[task.workload_hash][1]
+    assert kept.content[0] == json.loads(record_json(programs[1].sch.trace))
+    other = import_bundle(tmp_path / "a.zip", tmp_path / "third", hardware=device("other"), adapt=True)
+    assert other.outcomes == {"left out": 1}
+
+
+def test_gpu_templates_move_and_the_faster_one_stays(device, tmp_path):
+    _, mod, _ = lowered("layer")
+    attention = gpu_chains(mod)[0]
+    template = made_template(attention.function, attention.match, lambda problem: emulated(problem, TILING))
+    slow, fast = (replace(template, latency_s=seconds) for seconds in (3e-6, 2e-6))
+    none = FastestTemplate(math.inf, "", "")
+    notes = {
+        "first": {attention.workload: [slow, fast], "00": [none]},
+        "slower": {attention.workload: [slow], "01": [none]},
+    }
+    for name, of in notes.items():
+        lines = [template_note(key, one) for key, found in of.items() for one in found]
+        append_notes(TuningDatabase(tmp_path / name, GPU, GPU_HARDWARE).folder / TEMPLATES_FILE, lines)
+    written = export_bundle(tmp_path / "a.zip", tmp_path / "first").bundle
+    assert len(written.templates) == 2  # the last line on each
+    report = import_bundle(tmp_path / "a.zip", tmp_path / "slower", hardware=device("gpu"))
+    (row,) = report.tasks
+    assert (row.name, row.outcome, row.before_s, row.latency_s) == (template.title, "improved", 3e-6, 2e-6)
+    known = dict(read_notes(report.folder / TEMPLATES_FILE, read_template))
+    assert known == {attention.workload: fast, "00": none, "01": none}
+    again = import_bundle(tmp_path / "a.zip", tmp_path / "slower", hardware=device("gpu"))
+    assert again.outcomes == {"kept": 1}
+
+
+def test_a_template_that_does_more_than_launch_its_kernels_is_left_out(device, tmp_path):
+    """Such a function could call any other one of the process."""
+    _, mod, _ = lowered("layer")
+    attention = gpu_chains(mod)[0]
+    template = made_template(attention.function, attention.match, lambda problem: emulated(problem, TILING))
+    function = template.function
+    kernels = function.attrs[KERNELS]
+    other = te.create_prim_func([te.placeholder([4], name="a")])
+    changed = [
+        (function.with_attr("tirx.is_host_func", True), "its function has other kernels or attributes"),
+        (function.with_attr(KERNELS, kernels.replace("foretune_att", "evil_att")), "its function has other"),
+        (function.with_attr(KERNELS, "[]"), 'its function calls "foretune_attention_'),
+        (other.with_attr(KERNELS, kernels), "its function is not only a launch"),
+    ]
+    for number, (function, reason) in enumerate(changed):
+        module = tvm.ir.save_json(tvm.IRModule({"main": function}))
+        note = template_note(attention.workload, replace(template, module=module))
+        root, path, warned = tmp_path / str(number), tmp_path / f"{number}.zip", []
+        append_notes(TuningDatabase(root, GPU, GPU_HARDWARE).folder / TEMPLATES_FILE, [note])
+        export_bundle(path, root)
+        report = import_bundle(path, tmp_path / "b", hardware=device("gpu"), warn=warned.append)
+        assert report.outcomes == {} and len(warned) == 1
+        assert warned[0].startswith(f"template {template.title}: left out, {reason}")
 
 
 def test_stock_tvm_compiles_from_an_imported_folder(tuned, bundles, device, tmp_path):
@@ -320,9 +417,12 @@ def test_a_network_exports_its_own_tasks_and_names_those_without_a_schedule(tune
     unknown = replace(TASKS[0], name="unknown", mod=to_task(Dense(rows=2, in_features=8, out_features=8)).mod)
     wanted = [replace(TASKS[1], name="fused_matmul"), unknown]
     monkeypatch.setattr(exporting, "load_network", lambda name, **options: name)
-    monkeypatch.setattr(
-        exporting, "_network_tasks", lambda *given: {task.workload_hash: task for task in wanted}
-    )
+
+    def used(*given):
+        tasks = {task.workload_hash: task for task in wanted}
+        return exporting._Wanted(tasks, {*tasks})
+
+    monkeypatch.setattr(exporting._Wanted, "of", used)
     report = export_bundle(tmp_path / "a.zip", tuned[0], network="net")
     assert report.missing == ["unknown"]
     assert [task.name for task in report.bundle.manifest.tasks] == ["fused_matmul"]

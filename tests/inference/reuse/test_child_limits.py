@@ -19,6 +19,7 @@ from support.reuse_trees import (
     TASKS,
     A,
     B,
+    C,
     D,
     StartingSearcher,
     planner_of,
@@ -66,6 +67,48 @@ def test_a_source_that_was_interrupted_has_the_rounds_that_are_left():
     )
     tune(planner, searcher, TASKS[:2], database=database, config=config)
     assert searcher.searched == "ab"
+
+
+class FourTemplates(StartSource):
+    """Has four templates for each task."""
+
+    def starts(self, task):
+        return [Start(f"template {n} of {task.name}") for n in range(4)]
+
+
+def test_a_task_that_others_reuse_begins_with_its_templates_and_is_searched_if_it_is_large():
+    # The templates of a take 2 ms, and those of c 0.1 ms, which is less than half of the even share.
+    searcher = StartingSearcher(lambda trace: 0.0001 if trace.endswith(C.name) else 0.002)
+    planner = planner_of(tree_of(a="_", b="a", c="_"), templates_first=True)
+    results = tune(planner, searcher, TASKS[:3], start_sources=[FourTemplates()])
+    first, second = searcher.rounds("a")
+    assert (len(first.starts), first.budget.measured, first.budget.search) == (2, 2, False)
+    assert second.budget.search
+    (only,) = searcher.rounds("c")
+    assert (len(only.starts), only.budget.search) == (2, False)
+    assert [result.reason for result in results] == ["", "", ""]
+
+
+def test_a_task_without_templates_is_searched_from_the_first_round_on():
+    searcher = StartingSearcher()
+    tune(planner_of(tree_of(a="_"), templates_first=True), searcher, TASKS[:1])
+    assert [request.budget.search for request in searcher.rounds("a")] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "auto", "first"),
+    [
+        (6, AutoConfig(), True),
+        (1, AutoConfig(), False),
+        (6, AutoConfig(source_rounds=1), False),
+        (6, AutoConfig(templates_first=False), False),
+    ],
+    ids=str,
+)
+def test_templates_come_first_if_a_search_may_follow(rounds, auto, first):
+    config = OneShotConfig("evolutionary", rounds=rounds, auto=auto)
+    rules = AutoRules(config, parse_target({"kind": "llvm", "mcpu": "znver3"}), FakeDatabase())
+    assert rules.limits.templates_first is first
 
 
 class Steady(StartingSearcher):
@@ -181,16 +224,11 @@ def test_a_child_leaves_out_templates_that_save_the_network_too_little(least_gai
     found = rules.templates(2 / 3)
     assert (4 if found is None else found) == templates
     steady = StartingSearcher(latencies_s=((0.004,),))
-
-    class Templates(StartSource):
-        def starts(self, task):
-            return [Start(f"template {n} of {task.name}") for n in range(4)]
-
     planner = planner_of(
         tree_of(a="_", b="a"),
         child_of=lambda task: ChildBudget(starts=0, templates_alone=True),
         templates_of=rules.templates,
     )
-    tune(planner, steady, TASKS[:2], start_sources=[Templates()])
+    tune(planner, steady, TASKS[:2], start_sources=[FourTemplates()])
     (child,) = steady.rounds("b")
     assert (len(child.starts), child.budget.search) == (templates, False)

@@ -12,7 +12,8 @@ from foretune.compiler.templates.gpu.function import launches_template
 from foretune.compiler.templates.gpu.problem import Problem
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.measure import MeasureOutcome
-from foretune.inference.run.gpu_placing import FastestTemplate, placed
+from foretune.inference.database.fastest_template import FastestTemplate
+from foretune.inference.run.gpu_placing import placed
 from foretune.inference.run.gpu_templates import GpuTemplates, joined_calls
 from foretune.inference.run.result import TaskResult
 from support.gpu_networks import TARGET, lowered, made_template

@@ -234,6 +234,57 @@ def test_a_task_waits_for_its_alternative() -> None:
     assert ready("a", "b", "a4")[0] == ["a", "b", "a4"]
 
 
+def two_ways(higher: float, lower: float = 1.28) -> tuple[TaskSearch, TaskSearch, Contests]:
+    """Two alternatives to a call, with these expected gains."""
+    gains = (OTHER, higher), (FURTHER, lower)
+    offers = [replace(offer(task.name, (DIRECT,), (task,), DIRECT.weight), gain=gain) for task, gain in gains]
+    direct, better, worse = (
+        TaskSearch(task, SearchLoop(StopConfig(), 0, own_surrogate()), untuned_s=9.0)
+        for task in (DIRECT, *(one.tasks[0] for one in offers))
+    )
+    return better, worse, Contests(offers, [direct, better, worse])
+
+
+@pytest.mark.parametrize(("higher", "lower", "waits"), [(1.6, 1.28, True), (1.59, 1.28, False)], ids=str)
+def test_of_two_alternatives_the_clearly_better_one_is_measured_first(
+    higher: float, lower: float, waits: bool
+) -> None:
+    better, worse, contests = two_ways(higher, lower)  # 1.6 / 1.28 is 1.25
+    planner = Asked()
+    contests.next_round(planner, [better, worse], [])
+    assert planner.asked[0] == ([better] if waits else [better, worse])
+    contests.end_beaten()
+    assert not (better.over or worse.over)
+    better.earlier.known_s = 2.0  # it ran, and is faster or not
+    contests.end_beaten()
+    assert (better.beaten, worse.beaten) == (False, waits)
+
+
+def test_an_alternative_is_measured_if_the_clearly_better_one_fails() -> None:
+    better, worse, contests = two_ways(2.0)
+    better.flight.busy = True
+    planner = Asked()
+    contests.next_round(planner, [worse], [])
+    better.flight.busy = False
+    better.had.history_s.append(math.inf)  # its round ended without a program that ran
+    contests.end_beaten()
+    contests.next_round(planner, [worse], [])
+    assert planner.asked[:2] == [[], [worse]]
+
+
+def test_an_alternative_of_unknown_gain_is_measured() -> None:
+    offers = [offer(task.name, (DIRECT,), (task,), DIRECT.weight) for task in (OTHER, FURTHER)]
+    offers[0] = replace(offers[0], gain=2.0)
+    searches = [
+        TaskSearch(task, SearchLoop(StopConfig(), 0, own_surrogate()))
+        for task in (DIRECT, *(one.tasks[0] for one in offers))
+    ]
+    contests = Contests(offers, searches)
+    searches[1].earlier.known_s = 1.0
+    contests.end_beaten()
+    assert not searches[2].over
+
+
 def test_without_measurements_no_task_waits() -> None:
     searches, _ = contest()
     offers = [replace(offer("b4", (searches["b"].task,), (searches["b4"].task,)), gain=2.0)]

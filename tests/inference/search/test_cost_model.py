@@ -34,6 +34,7 @@ from support.checkpoints import HARDWARE, TARGET, TASK, candidates_of, random_ch
 from support.tuning import tuned
 from tvm import te
 from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.meta_schedule.testing.dummy_object import DummyBuilder, DummyRunner
 from tvm.s_tir.schedule import Schedule
 
 
@@ -331,7 +332,9 @@ def test_stock_tune_tir_takes_the_model_without_a_checkpoint(tmp_path, monkeypat
         num_trials_per_iter=2,
         cost_model=load_cost_model(None, HARDWARE),
         strategy=ms.search_strategy.EvolutionarySearch(population_size=8, init_min_unmeasured=2),
-        builder=ms.builder.LocalBuilder(max_workers=1, initializer=prepare_builder),
+        builder=DummyBuilder(),
+        runner=DummyRunner(),
+        measure_callbacks=[ms.measure_callback.AddToDatabase(), ms.measure_callback.UpdateCostModel()],
         seed=1,
     )
     assert database.query_tuning_record(TASK.mod, TARGET, "main") is not None

@@ -28,6 +28,16 @@ def test_tasks_do_not_share_unless_they_are_told_to():
     np.testing.assert_array_equal(corrected(other, 0, 10), [0.5, 0.5])
 
 
+def test_candidates_without_an_embedding_teach_nothing():
+    surrogate = own_surrogate()
+    surrogate.learn([Candidate("a template", 0.0)], [1e-3])
+    left = [Candidate(str(score), score, np.array([score, 0.0], np.float32)) for score in (0.2, 0.9, 0.5)]
+    rows, gain = surrogate.best_batch(left, 1)
+    assert (rows.tolist(), gain) == ([1], 1.0)  # the best prediction; nothing tells how much it saves
+    surrogate.learn([left[1]], [1e-3])
+    assert surrogate.best_batch([left[0], left[2]], 1)[1] < 0.5
+
+
 def test_a_group_shares_errors_and_each_task_has_its_level():
     """The second task is a hundred times slower, and is misjudged alike: fast at 0, slow at 10."""
     surrogates = Surrogates()

@@ -26,7 +26,6 @@ from foretune.inference import OneShotConfig, PretrainedCostModel
 from foretune.inference.search.loop import RoundBudget
 from foretune.inference.search.session import SearchSession, SessionResources
 from foretune.inference.strategies.draft.config import DraftingConfig
-from foretune.inference.strategies.draft.strategy import DraftStrategy
 from foretune.inference.strategies.sampled import QUICK_PROPOSALS
 from foretune.inference.surrogate.embedding import EMBEDDING_DIM
 from foretune.inference.workers import searchers
@@ -132,7 +131,7 @@ def test_a_searcher_drafts_with_the_checkpoint_that_fits():
     config = OneShotConfig(drafting, top_k=4, rounds=2, replay_factor=1, processes=0)
     (found,) = start_searchers(config, TARGET, "cpu", HARDWARE)
     opened = answer(found, opening())
-    assert isinstance(found._role._sessions[TASK.workload_hash]._strategy, DraftStrategy)
+    assert opened.counts.drafted > 0  # which evolution does not count
     again = answer(found, request(learned=dict.fromkeys(traces(opened), 1e-3)))
     assert len(traces(opened)) == len(traces(again)) == 2
     quick = answer(found, opening(budget=QUICK))
@@ -151,6 +150,42 @@ def test_start_candidates_come_first_and_say_so(searcher, inline):
         assert traces(opened)[0] == start
         again = answer(each, request(starts=(start, other)))
         assert start not in traces(again)
+
+
+STARTS_ALONE = RoundBudget(1, search=False)
+SEARCH_STAGES = {"design space", "features", "prediction"}
+
+
+def test_start_candidates_alone_need_no_search_until_a_later_round(searcher, inline):
+    start, _ = traces(answer(inline, opening()))
+    for each in (searcher, inline):
+        alone = answer(each, opening(budget=STARTS_ALONE, starts=(start, start, "no trace")))
+        assert traces(alone) == [start] and alone.proposals[0].is_start
+        assert alone.proposals[0].module and alone.proposals[0].record
+        assert alone.scored == 0 and not SEARCH_STAGES & set(alone.stage_s)
+        assert (alone.counts.tried, alone.counts.proposed) == (3, 1)
+        assert alone.counts.rejected == {"duplicate": 1, "trace does not apply": 1}
+        later = answer(each, request(learned={start: 1e-3}))
+        assert len(traces(later)) == 2 and start not in traces(later)
+        assert later.scored >= 6 and set(later.stage_s) >= SEARCH_STAGES
+        assert later.counts.proposed == 2
+
+
+def test_a_task_whose_start_candidates_do_not_replay_is_searched(inline):
+    searched = answer(inline, opening(budget=STARTS_ALONE, starts=("no trace",)))
+    assert searched.proposals == () and set(searched.stage_s) >= {"design space"}
+    # A run without measurements takes the search's candidates instead.
+    config = replace(CONFIG, measure=False, rounds=1, top_k=2)
+    (unmeasured,) = start_searchers(replace(config, processes=0), TARGET, "cpu", HARDWARE)
+    found = answer(unmeasured, opening(budget=STARTS_ALONE, starts=("no trace",)))
+    assert found.proposals and not any(one.is_start for one in found.proposals)
+
+
+def test_start_candidates_are_rated_if_other_tasks_learn_from_them(inline):
+    start, _ = traces(answer(inline, opening()))
+    reply = answer(inline, opening(budget=STARTS_ALONE, starts=(start,), surrogate_group="dense"))
+    (rated,) = reply.proposals
+    assert rated.is_start and rated.score > 0 and rated.embedding.shape == (EMBEDDING_DIM,)
 
 
 def test_a_task_is_reopened_with_what_was_measured(inline):

@@ -180,6 +180,20 @@ def test_ratio_of_sums_by_hand():
     assert [task.top_s(1) for task in metrics.per_task] == pytest.approx([1, 30, 8])
 
 
+def test_the_top_5_of_two_tasks_by_the_sums_of_tenset():
+    # Task 0: the best, 2 s, is rated sixth, and 3 s is among the first five. Task 1: 8 s is rated fifth.
+    latency_s = np.array([9.0, 7.0, 5.0, 4.0, 3.0, 2.0, 20.0, 16.0, 12.0, 10.0, 8.0, 32.0])
+    group = np.repeat([0, 1], 6)
+    prediction = -np.arange(12.0)
+    calls = {0: 5.0, 1: 1.0}
+    metrics = evaluate(prediction, latency_s, group, calls)
+    assert metrics.top_1_sums == pytest.approx((5 * 2 + 8) / (5 * 9 + 20))
+    assert metrics.top_5_sums == pytest.approx((5 * 2 + 8) / (5 * 3 + 8))
+    assert metrics.top_1 == pytest.approx((5 * 2 / 9 + 8 / 20) / 6)
+    assert metrics.top_5 == pytest.approx((5 * 2 / 3 + 8 / 8) / 6)
+    assert metrics.top_10_sums == 1
+
+
 def test_networks_weigh_their_tasks_by_hand():
     latency_s = np.array([1.0, 2.0, 4.0, 16.0])
     metrics = evaluate(np.array([0.1, 0.9, 0.9, 0.1]), latency_s, np.array([5, 5, 6, 6]))

@@ -159,9 +159,9 @@ def _run(
 ) -> list[Execution]:
     import tvm
     from foretune.compiler.codegen import compilation
-    from foretune.compiler.tvm_compat import argument_buffers, parse_target
+    from foretune.compiler.tvm_compat import argument_buffers, module_from_json, parse_target
 
-    mod = compilation.load(module)
+    mod = module_from_json(module)
     _emulation.trace, _emulation.edit = trace, removed or str
     try:
         with nullcontext() if checked else patch.object(compilation, "check_copies"):

@@ -37,9 +37,59 @@ def _per_channel(
     return _fake(x, scale.reshape(shape), zero.to(x.dtype).reshape(shape), low, high)
 
 
+def _quantised(
+    x: torch.Tensor, scale: Any, zero: Any, low: int, high: int, dtype: torch.dtype
+) -> torch.Tensor:
+    return (torch.round(x * (1.0 / scale)) + zero).clamp(low, high).to(dtype)
+
+
+def _dequantised(
+    x: torch.Tensor,
+    scale: Any,
+    zero: Any,
+    low: int,
+    high: int,
+    dtype: torch.dtype,
+    *,
+    out_dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    return (x.to(out_dtype or torch.float32) - zero) * scale
+
+
+def _along(axis: int, rank: int, values: torch.Tensor | None) -> Any:
+    """Numbers of the positions of an axis, which broadcast over the others; 0 for None."""
+    if values is None:
+        return 0
+    return values.to(torch.float32).reshape([-1 if one == axis % rank else 1 for one in range(rank)])
+
+
+def _quantised_channels(
+    x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor, axis: int, *limits: Any
+) -> torch.Tensor:
+    return _quantised(x, _along(axis, x.dim(), scale), _along(axis, x.dim(), zero), *limits)
+
+
+def _dequantised_channels(
+    x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor | None, axis: int, *limits: Any, **options: Any
+) -> torch.Tensor:
+    return _dequantised(x, _along(axis, x.dim(), scale), _along(axis, x.dim(), zero), *limits, **options)
+
+
 FAKE_QUANTISATION: Mapping[Any, Callable[..., Any]] = {
     _ATEN.fake_quantize_per_tensor_affine_cachemask.default: _per_tensor,
     _ATEN._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default: _per_tensor_of_parameters,
     _ATEN.fake_quantize_per_channel_affine_cachemask.default: _per_channel,
 }
 """Decompositions of simulated quantisation."""
+
+_EXPORTED = "quantized_decomposed"
+
+EXPORTED_QUANTISATION: Mapping[str, Callable[..., Any]] = {
+    f"{_EXPORTED}.quantize_per_tensor.default": _quantised,
+    f"{_EXPORTED}.quantize_per_tensor.tensor": _quantised,
+    f"{_EXPORTED}.dequantize_per_tensor.default": _dequantised,
+    f"{_EXPORTED}.dequantize_per_tensor.tensor": _dequantised,
+    f"{_EXPORTED}.quantize_per_channel.default": _quantised_channels,
+    f"{_EXPORTED}.dequantize_per_channel.default": _dequantised_channels,
+}
+"""Decompositions of the operators of exported quantised networks (pt2e), which torchao registers."""

@@ -18,8 +18,8 @@ import numpy as np
 import tvm
 from tvm.target import Target
 
+from .....cache_folder import cache_folder
 from ....hardware import Hardware
-from ....host.cache_folder import cache_folder
 from ....instruction_sets import Instruction
 from ....tvm_compat import target_to_json
 from .sample_kernels import RegisterTile, sample_tiles

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,7 +79,7 @@ def test_a_network_is_converted_once_and_comes_back_equal(network: Network, conv
     assert found == wanted and len(found) > 1
     found, wanted = ([(one.name, one.replaces, one.gain) for one in some.offers] for some in (again, first))
     assert found == wanted and found
-    constants = [parts_of(StoredModule(one.relax_mod, 0.0), "")[2:] for one in (first, again)]
+    constants = [parts_of(StoredModule(one.relax_mod, 0.0))[1:] for one in (first, again)]
     assert constants[0] == constants[1] and sum(map(len, constants[0])) > 1000
 
 
@@ -96,7 +95,7 @@ def test_what_changes_the_conversion_is_converted_again(network: Network, conver
 def test_another_version_has_other_entries(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     before = entry_of(network, TARGET, AS_FASTEST)
     assert before == entry_of(network, TARGET, AS_FASTEST)
-    monkeypatch.setattr(network_cache, "_code", lambda: ("other sources",))
+    monkeypatch.setattr(network_cache, "code_version", lambda: ("other sources",))
     assert entry_of(network, TARGET, AS_FASTEST) != before
 
 
@@ -124,7 +123,7 @@ def _flipped(data: bytes) -> bytes:
         lambda data: data[: len(data) // 2],
         lambda data: b"",
         lambda data: b"\x80\x04cposix\nsystem\n",
-        lambda data: b"".join(parts_of(StoredModule(tvm.IRModule({"main": _identity()}), 0.0), "foreign")),
+        lambda data: data[:64] + b"".join(parts_of(StoredModule(tvm.IRModule({"main": _identity()}), 0.0))),
     ],
     ids=["one bit", "half", "empty", "a pickle", "of another network"],
 )
@@ -158,7 +157,7 @@ def test_a_disk_that_cannot_be_written_is_no_error(
     assert len(conversions) == 2
 
 
-def test_attributes_and_data_types_come_back(folder: Path) -> None:
+def test_attributes_and_data_types_come_back() -> None:
     builder = tvm.relax.BlockBuilder()
     x = tvm.relax.Var("x", tvm.relax.TensorType([2], "float32"))
     values = [
@@ -168,29 +167,13 @@ def test_attributes_and_data_types_come_back(folder: Path) -> None:
         found = [tvm.relax.const(array) for array in (*values, values[0])]
         builder.emit_func_output(tvm.relax.Tuple([x, *found]))
     mod = builder.get().with_attr(RECAST, ["equal of bool in int32"])
-    entry = CacheEntry(folder / "abc.network")
+    entry = CacheEntry("abc")
     entry.store(StoredModule(mod, 1.5))
     stored = entry.load()
     assert stored is not None and stored.lowering_s == 1.5
     tvm.ir.assert_structural_equal(stored.relax_mod, mod)
     assert [str(text) for text in stored.relax_mod.attrs[RECAST]] == ["equal of bool in int32"]
     assert len(stored.relax_mod["main"].params) == 1
-
-
-def test_those_that_were_used_last_stay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = StoredModule(tvm.IRModule({"main": _identity()}), 0.0)
-    entries = [CacheEntry(folder / f"{name}.network") for name in "abcd"]
-    for age, entry in zip((1, 30, 20), entries, strict=False):
-        entry.store(stored)
-        os.utime(entry.path, (1e9 - age, 1e9 - age))
-    assert entries[1].load() is not None  # which counts as a use
-    size = entries[0].path.stat().st_size
-    monkeypatch.setattr(network_cache, "LARGEST_BYTES", 3 * size)
-    entries[3].store(stored)
-    assert [path.stem for path in files(folder)] == ["a", "b", "d"]
-    monkeypatch.setattr(network_cache, "LARGEST_BYTES", size)  # one file would be over half of all
-    entries[2].store(stored)
-    assert not entries[2].path.exists()
 
 
 def test_a_network_without_a_fingerprint_is_converted_each_time(

@@ -15,6 +15,7 @@ from foretune.compiler.networks.lowering.lowering import AS_FASTEST
 from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.deploy.dry_run import plain_network
 from torch import nn
+from torch.nn import functional
 from tvm import relax
 
 
@@ -42,7 +43,16 @@ def peak(shape: tuple[int, ...], value: float, others: float) -> np.ndarray:
     return data
 
 
+OFFSET = (1 + 0.05 * np.random.default_rng(0).standard_normal((1, 2, 512, 512))).astype(np.float32)
+"""Its variance is far below its squared mean, and its groups have 2^18 elements or more."""
+
+SCALE, SHIFT = torch.tensor([2.0, -1.0]), torch.tensor([0.5, 0.25])
+
 CASES = {
+    "group norm": (lambda x: functional.group_norm(x, 1, SCALE.to(x), SHIFT.to(x)), OFFSET),
+    "group norm of two": (lambda x: functional.group_norm(x, 2), OFFSET),
+    "instance norm": (lambda x: functional.instance_norm(x, weight=SCALE.to(x), bias=SHIFT.to(x)), OFFSET),
+    "layer norm": (lambda x: functional.layer_norm(x, x.shape[1:]), OFFSET),
     "softmax": (lambda x: torch.softmax(x, -1), peak((2, VOCABULARY), 0.0, float(np.log(SMALL)))),
     "log_softmax": (lambda x: torch.log_softmax(x, 0), peak((VOCABULARY, 2), 0.0, float(np.log(SMALL)))),
     "sum": (lambda x: x.sum(1), peak((2, VOCABULARY, 3), 1.0, SMALL)),

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -142,29 +141,20 @@ def test_what_is_measured_decides() -> None:
     assert latencies == sorted(latencies) and latencies[0] > 0
 
 
-def interpreted(*words: str) -> Any:
-    """What a process prints that runs templates in Triton's interpreter."""
+@needs_triton
+@pytest.mark.parametrize("sizes", [10, pytest.param(25, marks=pytest.mark.long)])
+def test_templates_compute_what_pytorch_does_and_new_kernels_at_any_size(sizes: int) -> None:
+    """A process runs them in Triton's interpreter. Errors are in parts of what the data type allows."""
     printed = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "support" / "triton_numerics.py"), *words],
+        [sys.executable, str(ROOT / "tests" / "support" / "triton_numerics.py"), str(sizes)],
         capture_output=True,
         text=True,
         check=False,
     )
     assert printed.returncode == 0, printed.stderr[-4000:]
-    return json.loads(printed.stdout.splitlines()[-1])
-
-
-@needs_triton
-def test_templates_compute_what_pytorch_does() -> None:
-    """Errors are in parts of what the data type allows."""
-    errors: Mapping[str, float] = interpreted()
+    errors: Mapping[str, float] = json.loads(printed.stdout.splitlines()[-1])
     assert len(errors) == 2 * (len(ACTIVATIONS) + 15 + 6 * len(DTYPES)) + 1
     assert {name: error for name, error in errors.items() if not error < 1} == {}
-
-
-@needs_triton
-def test_new_kernels_compute_what_pytorch_does_at_any_size() -> None:
-    assert interpreted("any-size") == "passed"
 
 
 @needs_triton

@@ -8,9 +8,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
-from foretune.compiler.codegen.compilation import load
 from foretune.compiler.codegen.objects import symbol_of
-from foretune.compiler.tvm_compat import parse_target
+from foretune.compiler.tvm_compat import module_from_json, parse_target
 from foretune.dataset.generation.testbed import check_measurement
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerPool
 from foretune.dataset.measure.job import MeasureConfigError
@@ -60,7 +59,7 @@ def test_other_work_has_the_machine_alone(pool):
 def test_the_object_file_of_a_kept_library_defines_the_symbol_of_its_program(pool):
     kept = job(DoubledInTiles, keep_built=True)
     pool.measure([kept])
-    symbol = symbol_of(load(kept.module)["main"], TARGET)
+    symbol = symbol_of(module_from_json(kept.module)["main"], TARGET)
     data = pool.object_file(kept)
     assert data.startswith(b"\x7fELF") and b"\0__tvm_ffi_" + symbol.encode() + b"\0" in data
 

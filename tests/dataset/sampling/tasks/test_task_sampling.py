@@ -30,7 +30,7 @@ from foretune.dataset.sampling.tasks import (
     sample_tasks,
     sampling,
 )
-from foretune.dataset.sampling.tasks.derived import prior_rows, with_derived
+from foretune.dataset.sampling.tasks.derived import prior_table, with_derived
 from foretune.dataset.sampling.tasks.prior import sample_uniform
 from foretune.dataset.sampling.zoo.table import ZOO_TABLE, ZooRow, read_zoo_table, write_zoo_table
 from support.paths import ROOT
@@ -116,7 +116,7 @@ def test_without_hold_out_common_layers_come_too(held_out: set[OperatorSettings]
 def test_prior_draws_tasks_that_no_network_of_the_table_has(
     shapes: dict[str, list[OperatorSettings]],
 ) -> None:
-    table = {shape_of(row.settings) for row in prior_rows(ZOO_TABLE)}
+    table = {shape_of(row.settings) for row in prior_table(ZOO_TABLE).rows}
     outside = {sampler: np.mean([s not in table for s in drawn]) for sampler, drawn in shapes.items()}
     assert outside["zoo"] == 0
     assert 0.2 < outside["prior"] < 0.8

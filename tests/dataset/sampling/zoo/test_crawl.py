@@ -14,7 +14,7 @@ import pytest
 import torch
 from foretune.compiler.operators import BatchMatmul, Conv1d, Conv2d, Dense, TransposedConv1d
 from foretune.dataset.sampling.zoo import crawl as zoo_crawl
-from foretune.dataset.sampling.zoo.crawl import NOT_COUNTED, crawl, installed
+from foretune.dataset.sampling.zoo.crawl import NOT_COUNTED, crawl, installed, marked
 from foretune.dataset.sampling.zoo.networks import (
     evaluation_networks,
     pytorchcv_networks,
@@ -23,7 +23,7 @@ from foretune.dataset.sampling.zoo.networks import (
     transformers_networks,
 )
 from foretune.dataset.sampling.zoo.operator_log import NetworkFactory, log_operators
-from foretune.dataset.sampling.zoo.table import ZooRow, read_zoo_table
+from foretune.dataset.sampling.zoo.table import ZooRow, read_zoo_table, write_zoo_table
 from torch import nn
 
 
@@ -64,6 +64,25 @@ def test_crawl_counts_calls_and_networks() -> None:
     assert (found.networks, found.repeated) == (2, 2)
     assert list(found.failed) == ["broken"]
     assert found.failed["broken"].startswith("RuntimeError: ")
+
+
+def test_other_evaluation_networks_are_marked_without_a_crawl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = crawl(networks(), [("tested", stack(4, 9, 1))]).rows
+    names = ("first", "second")
+    expected = [
+        ZooRow(dense(2, 4, 4), calls=4, networks=2, examples=names, evaluation=("other",)),
+        ZooRow(dense(2, 4, 9), calls=2, networks=2, examples=names, evaluation=()),
+        ZooRow(dense(2, 9, 9), calls=1, networks=1, examples=("second",), evaluation=()),
+        ZooRow(dense(2, 4, 7), calls=0, networks=0, examples=(), evaluation=("other",)),
+    ]
+    assert marked(rows, [("other", stack(4, 4, 7))]) == expected
+    path = tmp_path / "table.csv"
+    write_zoo_table(rows, path)
+    monkeypatch.setattr(zoo_crawl, "evaluation_networks", lambda: iter([("other", stack(4, 4, 7))]))
+    zoo_crawl.main(["--mark", "--output", str(path)])
+    assert read_zoo_table(path) == expected
 
 
 @pytest.mark.parametrize(

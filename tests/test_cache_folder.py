@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from foretune.compiler.host.cache_folder import cache_folder
+from foretune.cache_folder import cache_folder
 
 
 @pytest.mark.parametrize("given", ["", "cache", "./cache"])
