@@ -13,8 +13,8 @@ from .member import Member
 _TILE_START, _SUM_START = 60, 4
 """Cycles to begin and end a register tile, and for each of its vectors."""
 
-_SECOND, _FAR = 32, 12
-"""Bytes a cycle of the second cache, and of what is beyond it."""
+_SECOND, _AHEAD, _FAR = 32, 16, 12
+"""Bytes a cycle of the second cache, and of what is beyond it: fetched ahead, and not."""
 
 MOST_ROWS, MOST_PANELS = 30, 8
 """Rows and panels of a register tile at most."""
@@ -76,10 +76,14 @@ def cycles(member: Member, size: ProductSize, machine: Machine) -> float:
     weight_bytes = 4 * member.columns
     kept, streamed = 4 * size.depth * member.columns, 4 * size.depth * member.rows
     by_columns = member.order == COLUMNS_FIRST
-    # Weights stay in the second cache while rows follow each other, and else if all of them fit.
-    all_weights = 4 * size.depth * size.columns
-    near = all_weights <= machine.cache_bytes or (by_columns and down > 1 and kept <= machine.cache_bytes)
-    step = max(step, weight_bytes / (_SECOND if near else _FAR))
+    # Weights stay in the second cache if all fit there, or while rows follow each other.
+    if 4 * size.depth * size.columns <= machine.cache_bytes:
+        loads = [weight_bytes / _SECOND]
+    elif by_columns and kept <= machine.cache_bytes and down > 1:
+        loads = [weight_bytes / _AHEAD, *[weight_bytes / _SECOND] * (down - 1)]
+    else:
+        loads = [weight_bytes / _FAR]
+    step = sum(max(step, load) for load in loads) / len(loads)
     if by_columns and across > 1 and 4 * size.rows * size.depth > machine.cache_bytes:
         step = max(step, streamed / size.depth / _FAR)
     tile = size.depth * step + _TILE_START + _SUM_START * sums

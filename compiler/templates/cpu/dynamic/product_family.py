@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 from tvm import tirx
-from tvm.tirx import Bind, IfThenElse
+from tvm.tirx import IfThenElse
 
 from ..contraction import variables_of
 from .choice import MOST_MEMBERS, Family, choose, sampled_sizes
 from .member import Member
-from .nodes import INDEX, fixed, number, sequence, simple, with_values
+from .nodes import Places, allocated, fixed, number, sequence, simple, with_values
 from .panels import packed_shape, turned_panels, with_prepared, with_turned
 from .prediction import MOST_PANELS, MOST_ROWS, Machine, ProductSize, cycles, members, panel_width
 from .product_kernel import product_kernel
@@ -171,11 +171,12 @@ def _dispatched(task: SymbolicProduct, key: Any, family: Family[Member], panels:
     kernels = [product_kernel(task, member, panels) for member in family.members]
     if len(kernels) == 1:
         return kernels[0]
-    choice = tirx.Var("kernel", INDEX)
+    places = Places()
+    looked_up, (choice,) = places.kept([_looked_up(key, family.breakpoints, family.chosen)])
     body = kernels[-1]
     for index in reversed(range(len(kernels) - 1)):
         body = IfThenElse(choice == number(index), kernels[index], body)
-    return sequence(Bind(choice, _looked_up(key, family.breakpoints, family.chosen)), body)
+    return allocated([places.array], sequence(*looked_up, body))
 
 
 def _looked_up(key: Any, breakpoints: Sequence[int], chosen: Sequence[int]) -> Any:
