@@ -95,7 +95,8 @@ class DynamicRun:
             compiled = compile_symbolic(mod, dynamic, target, network.name)
         if not runs_here(target):
             self.console.print(
-                "the library does not run here: its outputs are not compared with the original", style="yellow"
+                "the library does not run here: its outputs are not compared with the original",
+                style="yellow",
             )
             return compiled, []
         with self.watch.stage("check outputs"), self.console.status("comparing outputs"):

@@ -116,7 +116,7 @@ def _recorded_guards() -> Iterator[list[tuple[str, str]]]:
         found.append((str(guard), _users_line()))
         return log(env, prefix, guard, *rest, **options)
 
-    ShapeEnv._log_guard = logged  # type: ignore[method-assign]
+    ShapeEnv._log_guard = logged  # type: ignore[method-assign, assignment]
     try:
         yield found
     finally:

@@ -245,7 +245,8 @@ class SymbolicImporter(Importer):
 
     def _selected(self, node: fx.Node) -> relax.Var:
         """One position of an axis."""
-        data, axis, index = node.args
+        arguments: Any = node.args
+        data, axis, index = arguments
         axis %= len(data.meta["val"].shape)
         place = self._from_front(self._value(index), self._shape(data)[axis])
 
@@ -256,7 +257,8 @@ class SymbolicImporter(Importer):
 
     def _sliced(self, node: fx.Node) -> relax.Var:
         """Every step-th position of an axis from a start on; PyTorch has the number of positions."""
-        data, axis, start, _, step = [*node.args, *(None, 0, None, None, 1)[len(node.args) :]]
+        arguments: list[Any] = [*node.args, *(None, 0, None, None, 1)[len(node.args) :]]
+        data, axis, start, _, step = arguments
         axis %= len(data.meta["val"].shape)
         extent = self._shape(data)[axis]
         if not start and step == 1 and tvm_ffi.structural_equal(extent, self._shape(node)[axis]):
@@ -283,7 +285,8 @@ class SymbolicImporter(Importer):
 
         They take quadratic time: masks and position numbers have few elements.
         """
-        data, axis = node.args[0], node.args[1] % len(node.meta["val"].shape)
+        arguments: Any = node.args
+        data, axis = arguments[0], arguments[1] % len(node.meta["val"].shape)
         dtype = _name(node.meta["val"].dtype)
 
         def compute(x: te.Tensor) -> te.Tensor:
