@@ -35,7 +35,7 @@ from ..deploy.outputs import OutputFormError
 from ..run.config import TuneConfig
 from ..run.profiling import StageClock
 from .result import PLAIN, DynamicResult, SizeResult
-from .settings import ignored
+from .settings import check_dynamic, ignored
 from .sizes import sizes_to_compare
 
 TIMED_RUNS = 5
@@ -58,6 +58,7 @@ class DynamicRun:
 
         Raises UserError.
         """
+        check_dynamic(self.config)
         config, target = self.config, parse_target(self.config.target)
         if not is_cpu(target):
             raise DynamicShapeError(
