@@ -14,7 +14,7 @@ from tvm.ir.expr import TensorLoad
 from tvm.sym import detect_linear_equation
 
 from ..contraction import variables_of
-from .member import Member
+from .kernel_parameters import KernelParameters
 from .nodes import (
     INDEX,
     Places,
@@ -120,7 +120,7 @@ class RowsAsOne:
 class Loads:
     """The loads of data and weight that a kernel multiplies."""
 
-    def __init__(self, task: SymbolicProduct, member: Member, panels: Any) -> None:
+    def __init__(self, task: SymbolicProduct, member: KernelParameters, panels: Any) -> None:
         self.task, self.member = task, member
         self.views = Views()
         self.rows = RowsAsOne(task, self.views)

@@ -111,7 +111,7 @@ def _objective(regret: NDArray[np.float64], weights: NDArray[np.float64]) -> flo
 
 
 def _path(regret: NDArray[np.float64], weights: NDArray[np.float64]) -> list[int]:
-    """Member at each size with the smallest sum of regret and breakpoints."""
+    """KernelParameters at each size with the smallest sum of regret and breakpoints."""
     costs = regret * weights * regret.shape[1]
     total, came = costs[:, 0].copy(), []
     for column in costs.T[1:]:

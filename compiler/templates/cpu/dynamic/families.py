@@ -87,7 +87,7 @@ def with_families(module: tvm.IRModule, ranges: Mapping[str, Range], target: Tar
         name = var.name_hint
         if isinstance(func, PrimFunc) and name in sites and _is_symbolic(func):
             made[name] = _made(name, func, sites[name], machine)
-    changed = _Called(module, made).module()
+    changed = _WithKernels(module, made).module()
     return WithFamilies(changed, tuple(one.task for one in made.values()))
 
 
@@ -210,7 +210,7 @@ def _finished(func: PrimFunc, params: list[Any], body: Any) -> PrimFunc:
 
 
 @mutator
-class _Called(PyExprMutator):
+class _WithKernels(PyExprMutator):
     """Calls the functions of families, with the panels of constant weights."""
 
     def __init__(self, module: tvm.IRModule, made: Mapping[str, _Made]) -> None:
@@ -234,8 +234,8 @@ class _Called(PyExprMutator):
             return call
         arguments = list(call.args[1].fields)
         family = self._made[name].family
-        if family is not None and family.product.layout is Weight.PACKED:
-            index = family.product.parameter
+        index = None if family is None else family.product.parameter
+        if family is not None and index is not None and family.product.layout is Weight.PACKED:
             arguments[index] = self._packed(arguments[index], family)
         return relax.Call(
             call.op, [self._vars[name], relax.Tuple(arguments)], call.attrs, call.ty_args, call.span

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from ..prediction import LATENCY, PER_CYCLE
 from ..template import COLUMNS_FIRST, ROWS_FIRST
-from .member import Member
+from .kernel_parameters import KernelParameters
 
 _TILE_START, _SUM_START = 60, 4
 """Cycles to begin and end a register tile, and for each of its vectors."""
 
 _SECOND, _AHEAD, _FAR = 32, 16, 12
-"""Bytes a cycle of the second cache, and of what is beyond it: fetched ahead, and not."""
+"""Bytes a cycle of weights from the second cache, and from memory beyond it: fetched ahead, and not."""
 
 MOST_ROWS, MOST_PANELS = 30, 8
 """Rows and panels of a register tile at most."""
@@ -50,7 +50,7 @@ def panel_width(columns: int, lanes: int) -> int:
     return lanes if columns >= lanes else 1 << (columns.bit_length() - 1)
 
 
-def members(width: int, most_rows: int, most_panels: int, machine: Machine) -> Iterator[Member]:
+def members(width: int, most_rows: int, most_panels: int, machine: Machine) -> Iterator[KernelParameters]:
     """Kernels whose register tile fits into the registers, for at most so many rows and panels."""
     vectors = math.ceil(width / machine.lanes)
     for panels in range(1, min(most_panels, MOST_PANELS) + 1):
@@ -63,10 +63,10 @@ def members(width: int, most_rows: int, most_panels: int, machine: Machine) -> I
             if needed > machine.registers:
                 break
             for order in (COLUMNS_FIRST, ROWS_FIRST):
-                yield Member(width, rows, panels, order)
+                yield KernelParameters(width, rows, panels, order)
 
 
-def cycles(member: Member, size: ProductSize, machine: Machine) -> float:
+def cycles(member: KernelParameters, size: ProductSize, machine: Machine) -> float:
     """Predicted cycles of a member at a size that it is right for."""
     vectors = member.panels * math.ceil(member.width / machine.lanes)
     sums = member.rows * vectors

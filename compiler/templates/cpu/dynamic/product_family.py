@@ -14,7 +14,7 @@ from tvm.tirx import IfThenElse
 
 from ..contraction import variables_of
 from .choice import MOST_MEMBERS, Family, choose, sampled_sizes
-from .member import Member
+from .kernel_parameters import KernelParameters
 from .nodes import Places, allocated, fixed, number, sequence, simple, with_values
 from .panels import packed_shape, turned_panels, with_prepared, with_turned
 from .prediction import MOST_PANELS, MOST_ROWS, Machine, ProductSize, cycles, members, panel_width
@@ -37,7 +37,7 @@ class FamilyTable:
 
     least_columns: int
     """Columns from which this table holds."""
-    members: tuple[Member, ...]
+    members: tuple[KernelParameters, ...]
     breakpoints: tuple[int, ...]
     """Sizes from which the next entry of `chosen` holds."""
     chosen: tuple[int, ...]
@@ -143,7 +143,7 @@ class _Sizes:
         return self._same[1]
 
 
-def _family(sizes: _Sizes, width: int, below: int | None, machine: Machine) -> Family[Member]:
+def _family(sizes: _Sizes, width: int, below: int | None, machine: Machine) -> Family[KernelParameters]:
     """The family for panels of one width, for fewer columns than `below` panels are for."""
     low, high = sizes.range
     if sizes.columns_follow:
@@ -156,7 +156,7 @@ def _family(sizes: _Sizes, width: int, below: int | None, machine: Machine) -> F
     candidates = sorted(members(width, min(MOST_ROWS, sizes.rows[1]), most_panels, machine))
     symbolic = fixed(sizes.task.columns) is None
 
-    def predicted(member: Member, key: int) -> float:
+    def predicted(member: KernelParameters, key: int) -> float:
         size = sizes.at(key)
         few = size.rows < member.rows or (symbolic and sizes.columns_follow and size.columns < member.columns)
         return math.inf if few else cycles(member, size, machine)
@@ -166,7 +166,7 @@ def _family(sizes: _Sizes, width: int, below: int | None, machine: Machine) -> F
     return choose(candidates, sampled_sizes(low, high, tiles), predicted, most)
 
 
-def _dispatched(task: SymbolicProduct, key: Any, family: Family[Member], panels: Any) -> Any:
+def _dispatched(task: SymbolicProduct, key: Any, family: Family[KernelParameters], panels: Any) -> Any:
     """Statement that runs the kernel which the table names."""
     kernels = [product_kernel(task, member, panels) for member in family.members]
     if len(kernels) == 1:

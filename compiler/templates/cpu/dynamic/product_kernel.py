@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import tvm
@@ -17,7 +18,7 @@ from tvm.tirx import DeclBuffer, IfThenElse
 from ....codegen.prefetching import LINE_BYTES, prefetch
 from ..template import COLUMNS_FIRST
 from .addresses import Loads, TileLoads
-from .member import Member
+from .kernel_parameters import KernelParameters
 from .nodes import (
     Places,
     allocated,
@@ -48,7 +49,7 @@ _UNROLLED = (4, 2, 1)
 """Steps of the reduction in a row without a branch; the first that divides it."""
 
 
-def product_kernel(task: SymbolicProduct, member: Member, panels: Any = None) -> Any:
+def product_kernel(task: SymbolicProduct, member: KernelParameters, panels: Any = None) -> Any:
     """Statement that computes the task for sizes of at least the member's register tile.
 
     `panels` is the array of the weight in panels, None for a weight that is read where it is.
@@ -59,7 +60,7 @@ def product_kernel(task: SymbolicProduct, member: Member, panels: Any = None) ->
 class _Kernel:
     """What the parts of a kernel share."""
 
-    def __init__(self, task: SymbolicProduct, member: Member, panels: Any) -> None:
+    def __init__(self, task: SymbolicProduct, member: KernelParameters, panels: Any) -> None:
         self.task, self.member, self.panels = task, member, panels
         self.loads = Loads(task, member, panels)
         self.rows = self.loads.rows
@@ -104,7 +105,7 @@ class _Kernel:
         several = member.order == COLUMNS_FIRST and member.rows > 1  # one pass streams anyway
         if not several or task.layout is not Weight.PACKED or len(task.reduced) != 1:
             return None
-        tile = fixed(task.depth) * member.columns
+        tile = (fixed(task.depth) or 0) * member.columns
         bits = tvm.DataType(str(task.weight.ty.dtype)).bits
         lane = LINE_BYTES * 8 // bits
         share = math.ceil(again * member.columns / lane / _PASSES)
@@ -131,12 +132,7 @@ class _Kernel:
         places = [(line, at) for line in range(member.rows) for at in range(member.panels)]
 
         def in_order(statement: Any) -> Any:
-            return sequence(
-                *(
-                    vector(member.width, lambda lane, line=line, at=at: statement(line, at, lane))
-                    for line, at in places
-                )
-            )
+            return sequence(*(vector(member.width, partial(statement, line, at)) for line, at in places))
 
         def zero(line: int, at: int, lane: Any) -> Any:
             return store(self.sums, tirx.const(0, task.dtype), [line, at, lane])

@@ -106,9 +106,9 @@ def read_symbolic_product(func: PrimFunc, constants: frozenset[int]) -> Symbolic
         inline_blocks(sch, [block.name_hint for block in others if block.name_hint not in kept])
     except ScheduleError:  # such as a block that is read in two places of another shape
         return None
-    blocks = {block.name_hint: block for block in blocks_of(sch.mod)}
-    anchor, last = blocks[anchor.name_hint], blocks[last.name_hint]
-    prepared = tuple(block for name, block in blocks.items() if name in stored)
+    inlined = {block.name_hint: block for block in blocks_of(sch.mod)}
+    anchor, last = inlined[anchor.name_hint], inlined[last.name_hint]
+    prepared = tuple(block for name, block in inlined.items() if name in stored)
     epilogue = None if last.name_hint == anchor.name_hint else last
     if epilogue is not None and not _follows(epilogue, anchor):
         return None

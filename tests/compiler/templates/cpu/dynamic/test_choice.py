@@ -1,4 +1,4 @@
-"""Choice between kernels by size: tables, sizes that are rated, and the closed form, by hand-worked values."""
+"""Choice between kernels by size: tables, rated sizes, and the closed form, by hand-worked values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import pytest
 from foretune.compiler.templates.cpu.dynamic.choice import choose, sampled_sizes
-from foretune.compiler.templates.cpu.dynamic.member import Member
+from foretune.compiler.templates.cpu.dynamic.kernel_parameters import KernelParameters
 from foretune.compiler.templates.cpu.dynamic.prediction import (
     Machine,
     ProductSize,
@@ -75,25 +75,25 @@ def test_panels_are_no_wider_than_the_columns(columns: int, width: int) -> None:
 def test_register_tiles_fit_into_the_registers() -> None:
     found = {(one.rows, one.panels) for one in members(8, most_rows=100, most_panels=100, machine=AVX2)}
     assert {(6, 2), (4, 3), (2, 4), (1, 8), (8, 1)} <= found
-    # 7 x 2 sums, 2 vectors of weights and one element are 17 registers; 9 x 1 loads an element for each product
+    # 7 x 2 sums, 2 vectors of weights and one element are 17 registers; 9 x 1 loads one for each product
     assert not {(7, 2), (5, 3), (3, 4), (9, 1)} & found
     assert {one.rows for one in members(8, most_rows=3, most_panels=1, machine=AVX2)} == {1, 2, 3}
 
 
 def test_cycles_of_a_product_that_fills_its_tiles() -> None:
     """6 x 2 vectors: 12 multiply-adds, two a cycle, take 6 cycles; 12 rows and 32 columns are 4 tiles."""
-    member, size = Member(8, 6, 2, COLUMNS_FIRST), ProductSize(1, 12, 32, 64)
+    member, size = KernelParameters(8, 6, 2, COLUMNS_FIRST), ProductSize(1, 12, 32, 64)
     assert cycles(member, size, AVX2) == 4 * (64 * 6 + 60 + 4 * 12)
     assert cycles(member, size, Machine(8, 16, cores=3)) == 2 * (64 * 6 + 60 + 4 * 12)
 
 
 def test_one_row_more_costs_a_tile() -> None:
-    member = Member(8, 6, 2, COLUMNS_FIRST)
+    member = KernelParameters(8, 6, 2, COLUMNS_FIRST)
     whole, more = (cycles(member, ProductSize(1, rows, 32, 64), AVX2) for rows in (12, 13))
     assert more / whole == 3 / 2
 
 
 def test_one_pass_streams_weights_from_far() -> None:
     """One row reads 8 vectors of 32 bytes a step, 12 bytes a cycle, of weights that no cache keeps."""
-    member, size = Member(8, 1, 8, COLUMNS_FIRST), ProductSize(1, 1, 1024, 1024)
+    member, size = KernelParameters(8, 1, 8, COLUMNS_FIRST), ProductSize(1, 1, 1024, 1024)
     assert cycles(member, size, AVX2) == pytest.approx(16 * (1024 * 256 / 12 + 60 + 4 * 8))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, order=True)
-class Member:
+class KernelParameters:
     """One kernel of a family; it is right for all sizes of at least its register tile."""
 
     width: int
