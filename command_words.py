@@ -92,8 +92,8 @@ def with_quotes(words: Sequence[str], config_name: str = "", *, multirun: bool =
 
     Values that Hydra could not read, such as names of files with letters outside of ASCII, get quotes. The
     grammar reads a comma as a list of values; a value that names an existing file is no list. Options of
-    another command, as in train.trainer.max_epochs=3 of a comparison, get the plus signs that add them, and so
-    do options whose names the user chooses.
+    another command, as in train.trainer.max_epochs=3 of a comparison, get the plus signs that add them. So do
+    options whose names the user chooses.
     """
     parser = OverridesParser.create()
     further = (*(f"{name}." for name in FURTHER.get(config_name, ())), *FREE.get(config_name, ()))

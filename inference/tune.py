@@ -19,6 +19,7 @@ from ..sweep import RunOutcome
 from ..terminal import CommandConsole
 from .dynamic.result import DynamicResult
 from .dynamic.run import DynamicRun
+from .dynamic.settings import check_dynamic
 from .run.config import TuneConfig
 from .run.network_run import NetworkRun
 from .run.network_set import export_of
@@ -54,6 +55,8 @@ def check(config: TuneConfig) -> None:
     """Raises UserError for a network or checkpoint that does not exist, without loading it."""
     for member in config.members:
         check_name(member.network)
+    if config.is_dynamic:
+        check_dynamic(config)
     if config.checkpoint not in (None, AUTO):
         load_card(config.checkpoint)
 

@@ -120,7 +120,7 @@ def extents_and_ranges(shape: Iterable[Any], where: str) -> tuple[list[int | Ext
             name = text.strip()
             if not _NAME.fullmatch(name):
                 raise DynamicShapeError(
-                    f"{where}: {given!r}: only a symbol has a range; write {EXAMPLE}, and {name} at other places"
+                    f"{where}: {given!r}: only a symbol has a range; write {EXAMPLE}, and {name} elsewhere"
                 )
             symbols = joined([symbols, {name: Symbol.parsed(name, given_range.strip())}])
     return extents, symbols

@@ -11,10 +11,10 @@ import tvm
 import tvm_ffi
 from numpy.typing import NDArray
 
-from ...compiler.dynamic.symbols import Symbol
+from ...compiler.dynamic.symbols import Extent, Symbol
+from ...errors import UserError
 from ...wording import counted
 from .description import TensorSpec, shown
-from .input_sizes import InputError, SizesOfInputs
 
 if TYPE_CHECKING:
     import torch
@@ -25,10 +25,51 @@ ALIGNMENT_BYTES = 64
 """Alignment that TVM's generated code relies on; vector loads from other addresses crash the process."""
 
 
+class InputError(UserError, ValueError):
+    """The inputs of a call do not match the network."""
+
+
 def is_torch(array: object) -> bool:
     """Whether an object is a torch tensor; the check does not import torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
+
+
+class SizesOfInputs:
+    """Solves the shapes of inputs for the symbols, and refuses sizes out of their ranges.
+
+    Kernels rely on the ranges, and the memory is planned for them.
+    """
+
+    def __init__(self, specs: Sequence[TensorSpec], symbols: Sequence[Symbol]) -> None:
+        self._symbols = {symbol.name: symbol for symbol in symbols}
+        self._extents = [
+            (position, spec.name, axis, Extent.parsed(extent, spec.name))
+            for position, spec in enumerate(specs)
+            for axis, extent in enumerate(spec.shape)
+            if isinstance(extent, str)
+        ]
+
+    def check(self, shapes: Sequence[Sequence[int]]) -> None:
+        """Raises InputError for shapes out of range, and for inputs that disagree on a symbol."""
+        sizes: dict[str, tuple[int, str]] = {}
+        for position, name, axis, extent in self._extents:
+            given = shapes[position][axis]
+            size, symbol = extent.solved(given), self._symbols[extent.symbol]
+            where = f"input {name}: dimension {axis} is {given}"
+            if size is None:
+                raise InputError(f"{where}, and {extent} is expected: no whole number {symbol.name} gives it")
+            if not symbol.contains(size):
+                low, high = extent.at(symbol.low), extent.at(symbol.high)
+                raise InputError(
+                    f"{where}, and {extent} is {low} to {high} ({symbol}); give a size in this range, or "
+                    "tune the network for a wider one"
+                )
+            known, place = sizes.setdefault(symbol.name, (size, f"dimension {axis} of input {name}"))
+            if known != size:
+                raise InputError(
+                    f"{where}, so that {symbol.name} is {size}, and {known} by {place}; make them equal"
+                )
 
 
 class InputTensors:

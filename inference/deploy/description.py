@@ -30,8 +30,7 @@ FUNCTION = "foretune_description"
 """Name of the Relax function that returns the description."""
 
 VERSION, DYNAMIC_VERSION = 1, 2
-"""Versions of the JSON layout: older releases can no longer read a higher one. Only networks of dynamic shapes
-have the second."""
+"""Versions of the JSON layout: older releases cannot read the second one, of networks with dynamic shapes."""
 
 
 class DescriptionError(UserError, ValueError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -36,7 +35,7 @@ from ..deploy.outputs import OutputFormError
 from ..run.config import TuneConfig
 from ..run.profiling import StageClock
 from .result import PLAIN, DynamicResult, SizeResult
-from .settings import ignored
+from .settings import check_dynamic, ignored
 from .sizes import sizes_to_compare
 
 TIMED_RUNS = 5
@@ -59,10 +58,11 @@ class DynamicRun:
 
         Raises UserError.
         """
+        check_dynamic(self.config)
         config, target = self.config, parse_target(self.config.target)
         if not is_cpu(target):
             raise DynamicShapeError(
-                f"target={target.kind.name}: dynamic shapes need a CPU so far; use target=llvm, or fixed shapes"
+                f"target={target.kind.name}: dynamic shapes need a CPU; use target=llvm, or fixed shapes"
             )
         config.check_for(target)
         for notice in ignored(config):
@@ -95,6 +95,10 @@ class DynamicRun:
         with self.watch.stage("compile"), self.console.status("compiling the network"):
             compiled = compile_symbolic(mod, dynamic, target, network.name)
         if not runs_here(target):
+            self.console.print(
+                "the library does not run here: its outputs are not compared with the original",
+                style="yellow",
+            )
             return compiled, []
         with self.watch.stage("check outputs"), self.console.status("comparing outputs"):
             sizes = sizes_to_compare(dynamic.symbols)
@@ -164,8 +168,8 @@ def compile_symbolic(mod: tvm.IRModule, dynamic: DynamicInputs, target: Target, 
             executable = tvm.compile(described, target=target)
     except Exception as error:  # TVM raises several kinds
         raise NetworkBuildError(
-            f"network={name}: TVM cannot build it with symbolic extents: {first_line(error)}; tune it for fixed "
-            "shapes"
+            f"network={name}: TVM cannot build it with symbolic extents: {first_line(error)}; tune it for "
+            "fixed shapes"
         ) from error
     return CompiledNetwork(executable, target, scheduled=(), unscheduled=(), task_of={})
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ...compiler.dynamic.symbols import DynamicShapeError
 from ...compiler.types import WIDE
 from ..deploy.rivals.registry import DEFAULT_RIVALS
-
-if TYPE_CHECKING:
-    from ..run.config import TuneConfig
+from ..run.config import TuneConfig
 
 
 def check_dynamic(config: TuneConfig) -> None:

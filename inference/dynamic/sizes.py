@@ -17,7 +17,7 @@ _MOST = 8
 def sizes_to_compare(symbols: Mapping[str, Symbol]) -> list[dict[str, int]]:
     """Values of all symbols: the ends of their ranges in all combinations, and further ones side by side.
 
-    Further sizes of a symbol are primes, multiples of a tile plus one, and those that are expected most.
+    Further sizes of a symbol are primes, multiples of a tile plus one, and the sizes expected most.
     """
     ends = product(*((symbol.low, symbol.high) for symbol in symbols.values()))
     found = [dict(zip(symbols, sizes, strict=True)) for sizes in ends]

@@ -17,7 +17,6 @@ from ...configuration import check_least
 from ...dataset.measure import ExecutorConfig, MeasureConfig, check_runs
 from ...errors import UserError
 from ...models.checkpoints.shipped import AUTO
-from ..dynamic.settings import check_dynamic
 from ..deploy.rivals.registry import DEFAULT_RIVALS, check_rivals
 from ..report.energy import ReportConfig
 from ..search.config import OneShotConfig
@@ -67,8 +66,6 @@ class TuneConfig:
         object.__setattr__(self, "search", self.search.for_reuse())
         object.__setattr__(self, "lowering", self.search.applied_to(self.lowering))
         self._check_set()
-        if self.is_dynamic:
-            check_dynamic(self)
         self._check_anytime()
         if self.folder.is_file():
             raise TuneConfigError(f"output={self.folder}: is a file; name a folder for the report")

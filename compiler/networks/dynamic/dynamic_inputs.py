@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from ..inputs import InputSpec, has_value
-from ..known import ZOO
 from ...dynamic.symbols import (
     DynamicShapeError,
     Extent,
@@ -18,6 +16,8 @@ from ...dynamic.symbols import (
     require_symbols,
     symbols_of_dims,
 )
+from ..inputs import InputSpec, has_value
+from ..known import ZOO
 
 BATCH = "batch"
 """Symbol of the leading extent where `batch` is a range."""
@@ -47,7 +47,7 @@ class DynamicInputs:
 
     @property
     def traced(self) -> dict[str, int]:
-        """Values with which the network is traced: different ones, and not 1, which PyTorch takes for fixed."""
+        """Values with which the network is traced: different ones, and not 1, which PyTorch keeps fixed."""
         found: dict[str, int] = {}
         for name, symbol in self.symbols.items():
             near = min(symbol.high, max(symbol.low, 7))
@@ -101,15 +101,15 @@ def dynamic_inputs(
     """
     if network.endswith(".onnx"):
         raise DynamicShapeError(
-            f"network={network}: ONNX files have no dynamic shapes here yet; give the PyTorch module, or fixed "
-            "shapes"
+            f"network={network}: ONNX files have no dynamic shapes here yet; give the PyTorch module, or "
+            "fixed shapes"
         )
     ranges = symbols_of_dims(dims or {})
     if isinstance(batch, str):
         if inputs is not None:
             raise DynamicShapeError(
-                f"batch={batch}: inputs= gives the shapes, batch sizes included; write the range there, as in "
-                'inputs=[["n=1:16",64]]'
+                f"batch={batch}: inputs= gives the shapes, batch sizes included; write the range there, as "
+                'in inputs=[["n=1:16",64]]'
             )
         ranges = joined([ranges, {BATCH: Symbol.parsed(BATCH, batch)}])
     if inputs is None:
@@ -135,10 +135,10 @@ def dynamic_inputs(
     for position, shape in enumerate(shapes):
         for extent in shape or ():
             if isinstance(extent, Extent) and extent.at(found[extent.symbol].low) < 1:
-                symbol = found[extent.symbol]
+                low = found[extent.symbol].low
                 raise DynamicShapeError(
-                    f"inputs[{position}]: {extent} is {extent.at(symbol.low)} for {symbol.name}={symbol.low}; "
-                    "a size is at least 1"
+                    f"inputs[{position}]: {extent} is {extent.at(low)} for {extent.symbol}={low}; a size is "
+                    "at least 1"
                 )
     return DynamicInputs({name: found[name] for name in dict.fromkeys(used)}, tuple(shapes), tuple(settings))
 

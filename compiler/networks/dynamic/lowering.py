@@ -50,8 +50,8 @@ def to_symbolic_relax(
         raise
     except Exception as error:  # exporters and passes raise many types
         raise NetworkExportError(
-            f"network={network.name}: its conversion with symbolic extents failed: {kind_and_line(error)}; tune "
-            "it for fixed shapes"
+            f"network={network.name}: its conversion with symbolic extents failed: {kind_and_line(error)}; "
+            "tune it for fixed shapes"
         ) from error
 
 

@@ -17,9 +17,9 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from ...dynamic.symbols import DynamicShapeError, Extent
 from ..outputs import TensorsOnly
 from .dynamic_inputs import DynamicInputs, Shape
-from ...dynamic.symbols import DynamicShapeError, Extent, Symbol
 
 
 def export(
@@ -52,7 +52,7 @@ def export(
 
 
 def _reshape_in_place_of_views(program: ExportedProgram) -> None:
-    """Lets PyTorch copy where a view of symbolic strides is not certain; TVM's tensors have no strides."""
+    """Lets PyTorch copy if a view of symbolic strides is not certain; TVM's tensors have no strides."""
     for node in program.graph.find_nodes(op="call_function", target=torch.ops.aten.view.default):
         node.target = torch.ops.aten.reshape.default
     program.graph_module.recompile()
@@ -85,8 +85,8 @@ def _violation(message: str, dynamic: DynamicInputs, guards: Sequence[tuple[str,
         fixed = next((place for guard, place in guards if guard.startswith("Eq(")), "")
         line = f" ({fixed})" if fixed else line
         return (
-            f"its code works for {found[1]}={found[2]} alone, with which it was traced{line}; write the number "
-            "in place of the symbol, or change that line"
+            f"its code works for {found[1]}={found[2]} alone, with which it was traced{line}; write the "
+            "number in place of the symbol, or change that line"
         )
     if found := _EQUAL.search(message):
         return f"{found[1]} and {found[2]} must be equal{line}; give both the same symbol"
@@ -116,7 +116,7 @@ def _recorded_guards() -> Iterator[list[tuple[str, str]]]:
         found.append((str(guard), _users_line()))
         return log(env, prefix, guard, *rest, **options)
 
-    ShapeEnv._log_guard = logged  # type: ignore[method-assign]
+    ShapeEnv._log_guard = logged  # type: ignore[method-assign, assignment]
     try:
         yield found
     finally:
@@ -143,8 +143,8 @@ def check_guards(program: ExportedProgram, dynamic: DynamicInputs, before: Seque
     """Raises DynamicShapeError if a step of the conversion decided by the size that was traced.
 
     PyTorch records what its decompositions assume of a size. What they assume must hold for the whole range.
-    An extent of 1 is left out: PyTorch's own rule is that no other axis is broadcast like one, and outputs at the
-    ends of the ranges are compared.
+    An extent of 1 is left out: PyTorch never broadcasts a symbolic axis, whatever its size, and outputs at
+    the ends of the ranges are compared.
 
     Args:
         program: an exported program, which was decomposed since.
@@ -158,8 +158,8 @@ def check_guards(program: ExportedProgram, dynamic: DynamicInputs, before: Seque
         tried = product(*(_tried(ranges[str(one)], MOST_TRIED // 4 ** (len(free) - 1)) for one in free))
         if any(guard.subs(dict(zip(free, sizes, strict=True))) == sympy.false for sizes in tried):
             raise DynamicShapeError(
-                f"network={name}: the conversion of one of its operators works only for sizes with {guard}; narrow "
-                f"the range of {', '.join(dynamic.symbols)}"
+                f"network={name}: the conversion of one of its operators works only for sizes with {guard}; "
+                f"narrow the range of {', '.join(dynamic.symbols)}"
             )
 
 

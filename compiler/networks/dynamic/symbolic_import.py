@@ -8,7 +8,7 @@ their expressions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import tvm
@@ -19,12 +19,12 @@ from torch.export import ExportedProgram
 from tvm import relax, te, tirx
 from tvm.sym import Analyzer
 
+from ...dynamic.symbols import Extent
 from ..importing.decomposing.errors import ConversionError
 from ..importing.decompositions import SYMBOLIC
 from ..importing.torch_import import Importer
 from .dynamic_inputs import DynamicInputs
 from .expressions import INDEX, as_tir
-from ...dynamic.symbols import Extent
 
 _LEAST, _MOST = "tir_var_lower_bound", "tir_var_upper_bound"
 """Attributes of a Relax function with the ranges of its symbols, which TVM's memory plan reads."""
@@ -64,7 +64,7 @@ class SymbolicImporter(Importer):
         bounded: whether the memory may be planned for the ranges, so that no larger input runs.
     """
 
-    decompositions = {
+    decompositions: ClassVar[Mapping[Any, Callable[..., Any]]] = {
         resize: decomposition_table[resize] for resize in _RESIZES if resize in decomposition_table
     }
 
@@ -172,7 +172,7 @@ class SymbolicImporter(Importer):
         raise ConversionError(f"TVM's importer makes the shape {extents} in place of {list(shape)}")
 
     def _in_tvm(self, expression: Any) -> Any:
-        """An expression of PyTorch in the form that TVM gives it: its fusion compares extents term by term."""
+        """An expression of PyTorch in TVM's own form: its fusion compares extents term by term."""
         return Analyzer().simplify(as_tir(expression, self._variables))
 
     def _extents(self, shape: Sequence[Any]) -> list[Any]:
@@ -245,7 +245,8 @@ class SymbolicImporter(Importer):
 
     def _selected(self, node: fx.Node) -> relax.Var:
         """One position of an axis."""
-        data, axis, index = node.args
+        arguments: Any = node.args
+        data, axis, index = arguments
         axis %= len(data.meta["val"].shape)
         place = self._from_front(self._value(index), self._shape(data)[axis])
 
@@ -256,7 +257,8 @@ class SymbolicImporter(Importer):
 
     def _sliced(self, node: fx.Node) -> relax.Var:
         """Every step-th position of an axis from a start on; PyTorch has the number of positions."""
-        data, axis, start, _, step = [*node.args, *(None, 0, None, None, 1)[len(node.args) :]]
+        arguments: list[Any] = [*node.args, *(None, 0, None, None, 1)[len(node.args) :]]
+        data, axis, start, _, step = arguments
         axis %= len(data.meta["val"].shape)
         extent = self._shape(data)[axis]
         if not start and step == 1 and tvm_ffi.structural_equal(extent, self._shape(node)[axis]):
@@ -283,7 +285,8 @@ class SymbolicImporter(Importer):
 
         They take quadratic time: masks and position numbers have few elements.
         """
-        data, axis = node.args[0], node.args[1] % len(node.meta["val"].shape)
+        arguments: Any = node.args
+        data, axis = arguments[0], arguments[1] % len(node.meta["val"].shape)
         dtype = _name(node.meta["val"].dtype)
 
         def compute(x: te.Tensor) -> te.Tensor:

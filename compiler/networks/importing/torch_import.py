@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import tvm
@@ -27,7 +27,7 @@ from .wrap_indices import wrap_indices
 class Importer(ExportedProgramImporter):
     """TVM's importer with the conversions of CONVERTERS, whose errors name the operator."""
 
-    decompositions: Mapping[Any, Callable[..., Any]] = {}
+    decompositions: ClassVar[Mapping[Any, Callable[..., Any]]] = {}
     """Decompositions of operators that it does not convert as it should."""
 
     def create_convert_map(self) -> dict[str, Callable[..., Any]]:

@@ -76,10 +76,10 @@ def test_a_symbol_has_one_range() -> None:
 
 
 def test_a_symbol_without_range_or_use_is_an_error() -> None:
-    with pytest.raises(DynamicShapeError, match="m has no range; give dims.m=1:512"):
+    with pytest.raises(DynamicShapeError, match=r"m has no range; give dims.m=1:512"):
         require_symbols(["m"], {}, "net")
     with pytest.raises(
-        DynamicShapeError, match="dims.lenght: network=net has no extent of this name; did you "
+        DynamicShapeError, match=r"dims.lenght: network=net has no extent of this name; did you "
     ):
         require_symbols(
             ["length"], {"length": Symbol("length", 1, 2), "lenght": Symbol("lenght", 1, 2)}, "net"
@@ -122,5 +122,5 @@ def test_wrong_files_of_sizes_are_errors(text: str, message: str, tmp_path: Path
 
 
 def test_a_missing_file_of_sizes_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DynamicShapeError, match="dims.n.sizes=.*cannot be read"):
+    with pytest.raises(DynamicShapeError, match=r"dims.n.sizes=.*cannot be read"):
         read_sizes("n", tmp_path / "none.csv")

@@ -17,6 +17,7 @@ from foretune.inference.deploy.arrays import InputError
 from foretune.inference.deploy.load import LoadedNetwork
 from foretune.inference.dynamic import run as subject
 from foretune.inference.dynamic.result import FILE, PLAIN, DynamicResult
+from foretune.inference.dynamic.settings import check_dynamic
 from foretune.inference.run.config import TuneConfig
 from foretune.inference.tune import run
 from rich.console import Console
@@ -110,9 +111,12 @@ def test_a_wrong_kernel_gives_way_to_plain_schedules(tmp_path: Path, monkeypatch
         ({"anytime": True}, "anytime=true: dynamic shapes do not support it yet; leave it out"),
         ({"latency_target_s": 1.0}, "latency_target_s=1.0: dynamic shapes do not support it yet"),
         ({"check_inputs": Path("x.npz")}, "check_inputs=x.npz: dynamic shapes do not support it yet"),
-        ({"network": ["resnet18", "resnet50"]}, "several networks or inputs: dynamic shapes do not"),
+        (
+            {"network": ["resnet18", "resnet50"], "export": None},
+            "several networks or inputs: dynamic shapes do not",
+        ),
     ],
 )
 def test_settings_without_support_are_errors(changed: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(DynamicShapeError, match=message):
-        replace(config(tmp_path), export=None, **changed)
+        check_dynamic(replace(config(tmp_path), **changed))

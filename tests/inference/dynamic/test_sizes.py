@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from foretune.compiler.dynamic.symbols import Symbol
+from foretune.inference.deploy.arrays import InputError, SizesOfInputs
 from foretune.inference.deploy.description import Description, TensorSpec
-from foretune.inference.deploy.input_sizes import InputError, SizesOfInputs
 from foretune.inference.dynamic.sizes import sizes_to_compare
 
 N, B = Symbol("n", 1, 64), Symbol("b", 1, 8)
