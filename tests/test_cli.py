@@ -269,7 +269,7 @@ def test_hydra_prints_the_composed_settings(capsys):
         ("train search=default", "unknown option search"),
         ("tune resnet18", "resnet18: missing EQUAL at '<EOF>'; options are written NAME=VALUE"),
         ("tune seed=[a(b", "seed=[a(b: "),
-        ("tune seed=a(b", "seed: "),
+        ("tune seed=a(b", "seed=a(b: must be a whole number"),
         ("tune --network=resnet18", "options are written without dashes, as in network=resnet18"),
         ("dataset merge a --skip-damaged", "are written without dashes, as in skip_damaged=VALUE"),
         ("dataset merge a", "into is missing: give it, as in into=VALUE"),
