@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import torch
 from foretune import cli
+from foretune.command_words import with_quotes
 from foretune.compiler import targets
 from foretune.compiler.operators import registry
 from foretune.configuration import from_hydra
@@ -185,8 +186,9 @@ def composed(words: Sequence[str]) -> DictConfig:
     overrides = cli._with_option_names(found, words)
     # A sweep's values are tried by the first of them.
     overrides = [re.sub(r"^([\w.]+=[\w.]+),.*", r"\1", override) for override in overrides]
+    name = "_".join(names)
     with initialize_config_module("foretune.conf", version_base="1.3"):
-        return compose("_".join(names), overrides)
+        return compose(name, with_quotes(overrides, name))
 
 
 @per_document

@@ -6,8 +6,10 @@ A loader reads the sections of a library that its header names, and ignores byte
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 from pathlib import Path
+from typing import BinaryIO
 
 _ELF_HEADER = struct.Struct("<4sB35xQ10xHH")
 """Magic, class, and offset, size and number of the section headers, the last part of a 64-bit library."""
@@ -18,13 +20,13 @@ _LENGTH = len(_MARK) + hashlib.sha256().digest_size
 _BLOCK = 1 << 20
 
 
-def elf_bytes(path: Path) -> int | None:
-    """Bytes of a library up to the end of its section headers; None for a file of another format.
+def elf_bytes(file: BinaryIO) -> int | None:
+    """Bytes of an open library up to the end of its section headers; None for a file of another format.
 
     0 for a 32-bit library, whose header has another layout.
     """
-    with path.open("rb") as file:
-        head = file.read(_ELF_HEADER.size)
+    file.seek(0)
+    head = file.read(_ELF_HEADER.size)
     if not head.startswith(_ELF_MAGIC):
         return None
     if len(head) < _ELF_HEADER.size:
@@ -35,31 +37,32 @@ def elf_bytes(path: Path) -> int | None:
 
 def append_checksum(path: Path) -> None:
     """Appends the checksum to a library. Files of other formats than ELF stay as they are."""
-    if not elf_bytes(path):
-        return
-    digest = _digest(path, path.stat().st_size)
-    with path.open("ab") as file:
+    with path.open("r+b") as file:
+        if not elf_bytes(file):
+            return
+        digest = _digest(file, file.seek(0, os.SEEK_END))
+        file.seek(0, os.SEEK_END)
         file.write(_MARK + digest)
 
 
 def has_right_checksum(path: Path) -> bool | None:
     """Whether a library is as it was exported; None without a checksum, as in older releases' libraries."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
+    with path.open("rb") as file:  # once, since another library may take its place meanwhile
+        size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _LENGTH))
         end = file.read()
-    if end.startswith(_MARK):
-        return end[len(_MARK) :] == _digest(path, size - _LENGTH)
-    whole = elf_bytes(path)
+        if end.startswith(_MARK):
+            return end[len(_MARK) :] == _digest(file, size - _LENGTH)
+        whole = elf_bytes(file)
     # The linker writes nothing after the section headers, so this is what is left of a checksum.
     return False if whole and 0 < size - whole <= _LENGTH else None
 
 
-def _digest(path: Path, size: int) -> bytes:
+def _digest(file: BinaryIO, size: int) -> bytes:
     """SHA-256 of the first `size` bytes of a file."""
     found = hashlib.sha256()
-    with path.open("rb") as file:
-        while size > 0 and (block := file.read(min(size, _BLOCK))):
-            found.update(block)
-            size -= len(block)
+    file.seek(0)
+    while size > 0 and (block := file.read(min(size, _BLOCK))):
+        found.update(block)
+        size -= len(block)
     return found.digest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import threading
 import warnings
@@ -151,7 +152,7 @@ def load(
             f"{path}: built for the CPU {target.attrs.get('mcpu', '')}, whose instruction sets "
             f"{', '.join(missing)} this CPU lacks; tune and export the network on this machine"
         )
-    if elf_bytes(path) and has_right_checksum(path) is None:
+    if _is_elf(path) and has_right_checksum(path) is None:
         warnings.warn(
             f"{path}: has no checksum, so damage would go unnoticed; export it again with this release",
             stacklevel=2,
@@ -184,9 +185,16 @@ def _opened(path: Path) -> tvm.runtime.Module:
     return library
 
 
+def _is_elf(path: Path) -> bool:
+    """Whether a file is a library that the export gives a checksum."""
+    with path.open("rb") as file:
+        return bool(elf_bytes(file))
+
+
 def _check_elf(path: Path) -> None:
     """Raises LoadError for a file of another format or a truncated one, which would crash the process."""
-    whole, found = elf_bytes(path), path.stat().st_size
+    with path.open("rb") as file:  # once, since another library may take its place meanwhile
+        whole, found = elf_bytes(file), file.seek(0, os.SEEK_END)
     if whole is None:
         raise LoadError(f"{path}: no shared library; give the file that foretune tune export=FILE wrote")
     if found < whole:

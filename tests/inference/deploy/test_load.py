@@ -195,7 +195,8 @@ def test_a_damaged_library_is_named_and_not_run(library: Path, tmp_path: Path, p
 def test_a_library_of_an_older_release_loads_with_a_warning(
     library: Path, tmp_path: Path, network: Network
 ) -> None:
-    whole = elf_bytes(library)
+    with library.open("rb") as file:
+        whole = elf_bytes(file)
     content = library.read_bytes()
     assert whole is not None and whole < len(content)
     (tmp_path / "older.so").write_bytes(content[:whole])
