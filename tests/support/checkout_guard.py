@@ -17,7 +17,8 @@ _CACHES = {"__pycache__", ".pytest_cache", ".hypothesis", ".mypy_cache", ".ruff_
 """Folders that Python and the test tools write, whatever the tests do."""
 
 _READING = {"open", "os.listdir", "os.scandir"}
-_CHANGING = {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate", "os.link", "os.symlink"}
+_CHANGING = {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate"}
+_LINKING = {"os.link", "os.symlink"}
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -45,8 +46,9 @@ class CheckoutGuard:
             path = _path(arguments[0])
             if path is not None and (_is_in(path, _OUTPUTS) or (_writes(event, arguments) and _kept(path))):
                 self._refuse(event, path)
-        elif event in _CHANGING:
-            for path in filter(None, map(_path, arguments[:2])):
+        elif event in _CHANGING | _LINKING:
+            changed = arguments[1:2] if event in _LINKING else arguments[:2]
+            for path in filter(None, map(_path, changed)):
                 if _kept(path):
                     self._refuse(event, path)
         elif event == "subprocess.Popen":
