@@ -26,7 +26,7 @@ class AutoConfig:
     depthwise_rounds: int = 1
     templates_alone: bool = True
     least_gain: float = 0.0
-    templates_first: bool = True
+    templates_first: bool = False
     heavy_share: float = 0.1
 
     def __post_init__(self) -> None:

@@ -98,10 +98,10 @@ def test_a_task_without_templates_is_searched_from_the_first_round_on():
 @pytest.mark.parametrize(
     ("rounds", "auto", "first"),
     [
-        (6, AutoConfig(), True),
-        (1, AutoConfig(), False),
-        (6, AutoConfig(source_rounds=1), False),
-        (6, AutoConfig(templates_first=False), False),
+        (6, AutoConfig(templates_first=True), True),
+        (1, AutoConfig(templates_first=True), False),
+        (6, AutoConfig(source_rounds=1, templates_first=True), False),
+        (6, AutoConfig(), False),
     ],
     ids=str,
 )
