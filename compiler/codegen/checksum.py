@@ -45,15 +45,17 @@ def append_checksum(path: Path) -> None:
         file.write(_MARK + digest)
 
 
-def has_right_checksum(path: Path) -> bool | None:
-    """Whether a library is as it was exported; None without a checksum, as in older releases' libraries."""
-    with path.open("rb") as file:  # once, since another library may take its place meanwhile
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _LENGTH))
-        end = file.read()
-        if end.startswith(_MARK):
-            return end[len(_MARK) :] == _digest(file, size - _LENGTH)
-        whole = elf_bytes(file)
+def has_right_checksum(file: BinaryIO) -> bool | None:
+    """Whether an open library is as it was exported.
+
+    None without a checksum, as in older releases' libraries.
+    """
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _LENGTH))
+    end = file.read()
+    if end.startswith(_MARK):
+        return end[len(_MARK) :] == _digest(file, size - _LENGTH)
+    whole = elf_bytes(file)
     # The linker writes nothing after the section headers, so this is what is left of a checksum.
     return False if whole and 0 < size - whole <= _LENGTH else None
 

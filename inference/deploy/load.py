@@ -134,6 +134,7 @@ def load(
     path = Path(path)
     if follow:
         return FollowedNetwork(path, lambda: load(path, threads=threads))
+    unprotected = _lacks_checksum(path)
     library = _opened(path)
     description = read_description(library)
     if description is None:
@@ -152,7 +153,7 @@ def load(
             f"{path}: built for the CPU {target.attrs.get('mcpu', '')}, whose instruction sets "
             f"{', '.join(missing)} this CPU lacks; tune and export the network on this machine"
         )
-    if _is_elf(path) and has_right_checksum(path) is None:
+    if unprotected:
         warnings.warn(
             f"{path}: has no checksum, so damage would go unnoticed; export it again with this release",
             stacklevel=2,
@@ -162,14 +163,6 @@ def load(
 
 def _opened(path: Path) -> tvm.runtime.Module:
     """The library as a module that makes virtual machines. Raises LoadError."""
-    if not path.is_file():
-        raise LoadError(f"{path}: no such file; give the file that foretune tune export=FILE wrote")
-    if platform.system() == "Linux":
-        _check_elf(path)
-    if has_right_checksum(path) is False:
-        raise LoadError(
-            f"{path}: damaged, its content does not have the checksum at its end; copy or export it again"
-        )
     try:
         with without_scope_warnings(), unused_name(path) as name:
             # TVM's own `load_module` resolves links, and never frees a library.
@@ -185,17 +178,26 @@ def _opened(path: Path) -> tvm.runtime.Module:
     return library
 
 
-def _is_elf(path: Path) -> bool:
-    """Whether a file is a library that the export gives a checksum."""
-    with path.open("rb") as file:
-        return bool(elf_bytes(file))
+def _lacks_checksum(path: Path) -> bool:
+    """Whether a library has no checksum although its format allows one.
 
-
-def _check_elf(path: Path) -> None:
-    """Raises LoadError for a file of another format or a truncated one, which would crash the process."""
+    Raises LoadError for a file that is missing, of another format, truncated or damaged. A truncated library
+    would crash the process.
+    """
+    if not path.is_file():
+        raise LoadError(f"{path}: no such file; give the file that foretune tune export=FILE wrote")
     with path.open("rb") as file:  # once, since another library may take its place meanwhile
         whole, found = elf_bytes(file), file.seek(0, os.SEEK_END)
-    if whole is None:
-        raise LoadError(f"{path}: no shared library; give the file that foretune tune export=FILE wrote")
-    if found < whole:
-        raise LoadError(f"{path}: cut off, {found:,} of {whole:,} bytes; copy or export it again")
+        if platform.system() == "Linux":
+            if whole is None:
+                raise LoadError(
+                    f"{path}: no shared library; give the file that foretune tune export=FILE wrote"
+                )
+            if found < whole:
+                raise LoadError(f"{path}: cut off, {found:,} of {whole:,} bytes; copy or export it again")
+        right = has_right_checksum(file)
+    if right is False:
+        raise LoadError(
+            f"{path}: damaged, its content does not have the checksum at its end; copy or export it again"
+        )
+    return bool(whole) and right is None
