@@ -83,7 +83,7 @@ def end_process(code: object) -> None:
     """Ends this process with the code of a SystemExit, after its threads and its functions of `atexit`.
 
     Python would free a million objects one by one, which takes a second after the imports of TVM and torch.
-    It does so below a profiler, and for a code that is a text.
+    Below a profiler, and for a code that is a text, Python ends the process as usual.
     """
     if not isinstance(code, int | None) or sys.getprofile() is not None or sys.gettrace() is not None:
         raise SystemExit(code)

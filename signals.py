@@ -44,7 +44,7 @@ def signals_interrupt(*, to_the_end: bool = False) -> Iterator[None]:
     process was started to ignore, as by nohup, are left alone. Does nothing outside of the main thread.
 
     With `to_the_end`, this process ends after the block, which decided on the exit status. It then ignores
-    ENDING: Python needs up to a second to end, and a signal would replace the status.
+    ENDING: its threads and functions of atexit may take a while, and a signal would replace the status.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -180,7 +180,7 @@ def signal_handlers_stay() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def cuda_libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the emulation of CUDA has compiled, shared by the workers of a run."""
+    """Folder of libraries that the emulation of CUDA compiled, shared by the workers of a run."""
     folder = tmp_path_factory.getbasetemp()
     return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "cuda_libraries"
 

@@ -167,7 +167,7 @@ def _manifest(tasks: list[BundleTask], network: str, target: str, hardware: Hard
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What a network uses of a database."""
+    """Entries of a database that a network uses."""
 
     tasks: dict[str, Task]
     """Its tasks and those of its alternatives, by workload hash."""

@@ -35,7 +35,7 @@ def _unsupported(config: TuneConfig) -> Iterator[tuple[str, str]]:
 
 
 def ignored(config: TuneConfig) -> list[str]:
-    """What a run of a dynamic network does not do, though the settings ask for it."""
+    """Parts that the settings ask for and that a run of a dynamic network leaves out, one text each."""
     found = []
     if config.search.measure:
         found.append("kernels are chosen by predictions, as with search=no_measurement: nothing is measured")

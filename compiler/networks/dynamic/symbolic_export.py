@@ -79,7 +79,7 @@ _SIZES = re.compile(r"size of tensor .* must match the size of tensor")
 
 
 def _violation(message: str, dynamic: DynamicInputs, guards: Sequence[tuple[str, str]]) -> str | None:
-    """What a network demands of its sizes that the ranges do not keep; None for another error."""
+    """Demand of a network on its sizes that the ranges do not keep; None for another error."""
     line = f" ({guards[-1][1]})" if guards else ""
     if found := _CONSTANT.search(message):
         fixed = next((place for guard, place in guards if guard.startswith("Eq(")), "")

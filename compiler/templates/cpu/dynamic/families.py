@@ -93,7 +93,7 @@ def with_families(module: tvm.IRModule, ranges: Mapping[str, Range], target: Tar
 
 @dataclass(frozen=True, eq=False)
 class _Site:
-    """What the calls of a function have in common."""
+    """Ranges and constants that all calls of a function have in common."""
 
     ranges: Mapping[Any, Range]
     """By symbolic variable of the function."""

@@ -25,7 +25,7 @@ _ALONE = 8
 
 @dataclass(frozen=True)
 class Machine:
-    """What the closed form knows of a CPU."""
+    """Properties of a CPU that the closed form uses."""
 
     lanes: int
     """Elements of a vector register."""

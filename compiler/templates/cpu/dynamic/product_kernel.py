@@ -58,7 +58,7 @@ def product_kernel(task: SymbolicProduct, member: KernelParameters, panels: Any 
 
 
 class _Kernel:
-    """What the parts of a kernel share."""
+    """One kernel: its task, arrays and loads, which all of its parts share."""
 
     def __init__(self, task: SymbolicProduct, member: KernelParameters, panels: Any) -> None:
         self.task, self.member, self.panels = task, member, panels

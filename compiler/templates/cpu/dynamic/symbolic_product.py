@@ -19,7 +19,7 @@ from .nodes import fixed, loads_of, product, simple, with_values
 
 
 class Weight(Enum):
-    """Where a kernel reads vectors of the right operand."""
+    """Place from which a kernel reads vectors of the right operand."""
 
     PACKED = "packed"
     """In panels of columns that were made from a constant once."""
