@@ -14,6 +14,7 @@ import psutil
 import pytest
 from foretune import __version__
 from foretune.handover import LOST, SERVED, process_key, socket_path
+from support.killed_workers import ends
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="commands are served on Linux"),
@@ -112,11 +113,6 @@ def sleeping(machine: Machine) -> tuple[subprocess.Popen[str], psutil.Process]:
     return command, psutil.Process(int(pid))
 
 
-def is_gone(process: psutil.Process) -> bool:
-    psutil.wait_procs([process], timeout=10)
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-
-
 def test_a_served_command_prints_and_ends_as_its_own_process(machine, server):
     command = machine.command("version")
     assert command.communicate() == (f"foretune {__version__}\n", "") and command.returncode == 0
@@ -143,12 +139,12 @@ def test_a_command_ends_with_a_killed_owner_and_with_a_killed_server(machine, se
     process.suspend()
     command.kill()
     command.communicate()
-    assert is_gone(process)
+    assert ends(process)
     command, process = sleeping(machine)
     server.kill()
     _, errors = command.communicate(timeout=20)
     assert command.returncode == LOST and errors.startswith("foretune serve has ended")
-    assert is_gone(process)
+    assert ends(process)
     # Its socket has no listener, and the next command runs by itself.
     assert machine.command("version").communicate() == (f"foretune {__version__}\n", "")
     other = machine.server()
@@ -167,7 +163,7 @@ def test_commands_share_the_imports_of_their_worker_processes(machine, server):
     warm = psutil.Process(int(told[0][0].split()[0]))
     assert warm.ppid() == server.pid
     server.kill()
-    assert is_gone(warm)
+    assert ends(warm)
 
 
 def test_a_server_waits_for_its_commands_until_the_second_signal(machine, server):
@@ -181,7 +177,7 @@ def test_a_server_waits_for_its_commands_until_the_second_signal(machine, server
         printed == f"foretune {__version__}\n" and "foretune serve is ending; this command starts" in errors
     )
     server.send_signal(signal.SIGINT)
-    assert server.wait(20) == 0 and is_gone(process)
+    assert server.wait(20) == 0 and ends(process)
     command.communicate(timeout=20)
     assert command.returncode == LOST
     assert not (machine.sockets / "foretune" / "serve").exists()

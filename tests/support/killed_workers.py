@@ -1,24 +1,44 @@
-"""Worker processes that are killed, as by a lack of memory."""
+"""Processes that end, or are killed as by a lack of memory."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
+from contextlib import suppress
 
 import psutil
 import pytest
 from foretune.dataset.measure.worker.process import WorkerProcess
 
 
+def has_ended(process: psutil.Process) -> bool:
+    """Whether a process has ended; its parent may collect it at any moment."""
+    with suppress(psutil.NoSuchProcess):
+        return process.status() == psutil.STATUS_ZOMBIE
+    return True
+
+
+def ends(process: psutil.Process, within_s: float = 30) -> bool:
+    """Whether a process, which need not be a child of this one, ends in time."""
+    deadline = time.monotonic() + within_s
+    while not has_ended(process) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return has_ended(process)
+
+
+def arguments_of(process: psutil.Process) -> list[str]:
+    """The command of a process; empty once it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        return process.cmdline()
+    return []
+
+
 def kill(pid: int) -> None:
-    """Kills a process, and waits for its end; it need not be a child of this process."""
+    """Kills a process, and waits for its end."""
     process = psutil.Process(pid)
     process.kill()
-    deadline = time.monotonic() + 30
-    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert ends(process)
 
 
 def kill_at(monkeypatch: pytest.MonkeyPatch, *operations: str) -> list[str]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import signature
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import sympy
@@ -123,15 +122,16 @@ def _recorded_guards() -> Iterator[list[tuple[str, str]]]:
         ShapeEnv._log_guard = log  # type: ignore[method-assign]
 
 
-_OWN = Path(__file__).parents[3]
+_NOT_A_USERS = ("torch", __name__.partition(".")[0])
 
 
 def _users_line() -> str:
     """The innermost line of this call that is neither PyTorch's nor of this package."""
-    roots = (str(Path(torch.__file__).parent), str(_OWN))
-    frames = [one for one in traceback.extract_stack() if not one.filename.startswith((*roots, "<"))]
-    inside = [one for one in frames if one.line]
-    return f"{inside[-1].filename}:{inside[-1].lineno}" if inside else ""
+    for frame, line in traceback.walk_stack(None):
+        module, file = frame.f_globals.get("__name__", ""), frame.f_code.co_filename
+        if module.partition(".")[0] not in _NOT_A_USERS and not file.startswith("<"):
+            return f"{file}:{line}"
+    return ""
 
 
 def guards_of(program: ExportedProgram) -> list[Any]:

@@ -12,6 +12,7 @@ import psutil
 import pytest
 from foretune.compiler.host import lifeline, tied
 from foretune.compiler.host.lifeline import process_pool, run_tied, start_tied
+from support.killed_workers import ends, has_ended
 
 PARENT = """
 import os, signal, sys, threading, time
@@ -54,15 +55,6 @@ def sleeper(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def alive(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-
-
-def ends(process: psutil.Process) -> bool:
-    psutil.wait_procs([process], timeout=10)
-    return not alive(process)
-
-
 @pytest.mark.skipif(not tied.KERNEL_ENDS_CHILDREN, reason="the kernel ends no children")
 @pytest.mark.parametrize(
     ("way", "state", "command"),
@@ -79,7 +71,7 @@ def test_a_process_ends_with_a_killed_parent(sleeper, way, state, command):
     )
     assert parent.stdout is not None
     child = psutil.Process(int(parent.stdout.readline()))
-    assert alive(child) and (child.status() == psutil.STATUS_STOPPED) == (state == "stopped")
+    assert not has_ended(child) and (child.status() == psutil.STATUS_STOPPED) == (state == "stopped")
     parent.kill()
     parent.communicate()
     assert ends(child)

@@ -20,6 +20,7 @@ from foretune.inference.deploy.original import Original
 from foretune.inference.deploy.rivals import registry
 from foretune.inference.run.result import TUNED, UNTUNED, Contestant
 from support import engines
+from support.killed_workers import arguments_of
 from support.paths import ROOT
 
 ARGUMENTS = {"name_or_path": "support.networks:Double", "inputs": [[2, 3]], "batch": 1, "seed": 0}
@@ -56,10 +57,8 @@ def processes() -> int:
     """Processes of contestants: one that is late must not go on beside the timing of the others."""
     children = psutil.Process().children(recursive=True)
     servers = server_pids()
-    running = [
-        child for child in children if child.pid not in servers and child.status() != psutil.STATUS_ZOMBIE
-    ]
-    return sum(any("deploy.rivals" in word for word in child.cmdline()) for child in running)
+    running = [arguments_of(child) for child in children if child.pid not in servers]
+    return sum(any("deploy.rivals" in word for word in words) for words in running)
 
 
 def compare(

@@ -12,6 +12,7 @@ from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.hardware import cpu_name
 from foretune.dataset.measure import ExecutorConfig, ExecutorConfigError, MeasureConfig, make_executor
 from foretune.dataset.records.schema import FailureKind
+from support.killed_workers import arguments_of
 from support.programs import Aborts, Doubled, DoubledInTiles, Sleeps, Tripled, checked, job
 from support.ray_cluster import ray_cluster
 
@@ -119,4 +120,4 @@ def _children(pid: int) -> list[int]:
     import psutil
 
     children = psutil.Process(pid).children(recursive=True)
-    return [child.pid for child in children if "foretune.dataset.measure.worker.main" in child.cmdline()]
+    return [child.pid for child in children if "foretune.dataset.measure.worker.main" in arguments_of(child)]
