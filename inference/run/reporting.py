@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +12,13 @@ from ...compiler.tvm_compat import available_cores
 from ...terminal import say
 from ..database.predicted_schedules import PredictedSchedules
 from ..deploy.compile import how_to_run
+from ..search.tuner import NetworkTuner
 from .opened import Opened
 from .result import TuneResult
 from .tuning_run import TuningRun
+
+UNTUNED_SHARE = 0.1
+"""Seconds after which no further task is timed without a schedule for the report, over `budget_s`."""
 
 
 def reported(run: TuningRun, result: TuneResult, opened: Opened) -> TuneResult:
@@ -42,6 +48,16 @@ def reported(run: TuningRun, result: TuneResult, opened: Opened) -> TuneResult:
     for line in _next_steps(result, config.export, opened, run.predicted):
         say(console, line)
     return result
+
+
+def untuned_timed(run: TuningRun, tuner: NetworkTuner) -> dict[str, float]:
+    """Latencies for the report that the search left unmeasured; see `NetworkTuner.time_untuned`."""
+    if not tuner.leaves_untuned:
+        return {}
+    budget_s, began = run.config.budget_s, time.monotonic()
+    limit_s = math.inf if budget_s is None else UNTUNED_SHARE * budget_s
+    with run.watch.stage("time the untuned tasks"), run.console.status("timing the untuned tasks"):
+        return tuner.time_untuned(lambda: time.monotonic() - began < limit_s)
 
 
 def _next_steps(
