@@ -174,7 +174,8 @@ class Trial:
         Schedules that change the outputs are left out, on a CPU, where tasks run without a schedule, too.
         """
         check = tuned.original.check(compiled)
-        if not check.agrees and compiled.linked.symbols:
+        if not check.agrees and compiled.from_earlier_run:
+            compiled.forget()
             self.objects.distrust()  # so that only a schedule can be wrong
             compiled = self.compiled(tuned)
             check = tuned.original.check(compiled)
@@ -216,6 +217,7 @@ class Trial:
             self.console.print(f"{name} runs untuned: {NOT_BUILT}", style="yellow", markup=False)
         with self.console.status(f"writing {library}"):
             self.write(library, compiled)
+        compiled.keep()
         return replace(timed, library_s=self.elapsed_s())
 
     def _compare(self, tuned: Tuned, complete: Callable[[], Sequence[TaskResult]]) -> NetworkTimings:
@@ -246,6 +248,8 @@ class Trial:
             comparison.start()  # imports run during the compilation
             with self.keeping_library():
                 form, timed = self._library_first(tuned)
+                if timed.library_s is not None:
+                    form.compiled.keep()
             with self._may_be_interrupted(timed):
                 timed = replace(timed, results=complete())
                 untuned = untuned and self._time_for_untuned(timed.results)

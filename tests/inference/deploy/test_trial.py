@@ -34,6 +34,17 @@ class Compiled:
     unbuildable: tuple[str, ...] = ()
     written: list[Path] = field(default_factory=list)
     linked: Linked = NOTHING_LINKED
+    kept: bool = False
+
+    @property
+    def from_earlier_run(self) -> bool:
+        return bool(self.linked.symbols)
+
+    def keep(self) -> None:
+        self.kept = True
+
+    def forget(self) -> None:
+        self.kept = False
 
     def link(self) -> None:
         pass
@@ -131,7 +142,7 @@ def test_the_library_is_written_before_the_results_are_complete_and_the_rivals_s
 
     with pytest.raises(KeyboardInterrupt):
         runs.timed(subject, complete)  # type: ignore[arg-type]
-    assert written_by_then == [library]
+    assert written_by_then == [library] and runs.last.kept
     assert runs.last.written == [library] and [one.after_s for one in runs.written] == [7.0]
     assert f"wrote {library} after 7 s; it can be used now" in printed.getvalue()
     assert f"{library} and all schedules are kept; the same command" in printed.getvalue()
