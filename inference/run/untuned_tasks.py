@@ -22,7 +22,7 @@ def with_untuned(
     Args:
         results: results, also of alternatives.
         untuned_s: latency in seconds by workload hash; None or inf if the task does not run.
-        replaces: workload hashes of the replaced calls, by that of the alternative.
+        replaces: workload hashes of the replaced calls, by the alternative's workload hash.
     """
     finite = {name: s for name, s in untuned_s.items() if s is not None and math.isfinite(s)}
     found: dict[str, float | None] = {name: finite.get(name) for name in untuned_s}

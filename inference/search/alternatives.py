@@ -249,7 +249,7 @@ class Taken:
     """Results of the network's tasks. Tasks that the network does not call have weight 0."""
     alternatives: list[AlternativeResult]
     replaces: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Workload hashes of the calls that an alternative of one task replaces, by that of the task."""
+    """Workload hashes of the calls that an alternative of one task replaces, by the task's workload hash."""
 
 
 def take(

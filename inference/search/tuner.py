@@ -137,8 +137,8 @@ class NetworkTuner:
         """One result per task, in order, then one per searched alternative task and per searched bridge.
 
         `untuned_s` are latencies in seconds without a schedule, inf if a task does not run. None uses the
-        latencies that earlier runs noted. Of the others, it measures those that may be faster than a schedule
-        during the first searches, and leaves the rest to `time_untuned`. Alternatives and bridges have none.
+        latencies that earlier runs noted. Other tasks are measured during the first searches if they may be
+        faster without a schedule, and otherwise by `time_untuned`. Alternatives and bridges have none.
         The run gives up hopeless alternatives among `offers` (`alternatives.HOPELESS`).
         """
         own = [*tasks, *offered_tasks(tasks, offers)]
