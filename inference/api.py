@@ -25,6 +25,7 @@ from .dynamic.result import DynamicResult
 from .planners.assembly import reuse_of_run
 from .run.config import TuneConfig
 from .run.result import TaskResult, TuneResult
+from .run.untuned_tasks import with_untuned
 from .search.checkpoint_fit import fitting_checkpoint
 from .search.config import OneShotConfig, OneShotConfigError
 from .search.persistence import Ledger
@@ -135,7 +136,7 @@ def tune_tasks(
             ),
             hooks=Hooks(around_measuring=hold_back(settings, device, searchers)),
         )
-        results = tuner.tune(wanted)
+        results = with_untuned(tuner.tune(wanted), tuner.time_untuned(), {})
     return database.best_schedules([task.workload_hash for task in wanted]), results
 
 

@@ -85,6 +85,11 @@ class ObjectFiles:
         self._in_cache: set[str] = set()
         self._trusted = True
 
+    @property
+    def uses_cache(self) -> bool:
+        """Whether code of earlier runs may be used."""
+        return self._cached and self._trusted
+
     def keep(self, data: bytes) -> None:
         """Keeps an object file; one without the symbol of `linkable` is ignored."""
         if symbol := _symbol_in(data):

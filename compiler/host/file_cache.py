@@ -119,9 +119,11 @@ def _is_private(folder: Path) -> bool:
 
 
 @cache
-def code_version() -> tuple[str, ...]:
-    """Hash of the sources of `compiler`, and the versions of the libraries; every key should depend on it."""
-    package = Path(__file__).parents[1]
+def code_version(package: Path = Path(__file__).parents[1]) -> tuple[str, ...]:
+    """Hash of a package's sources, by default `compiler`, and the versions of the libraries.
+
+    Every key should depend on it.
+    """
     sources = sha256()
     for path in sorted(package.rglob("*.py")):
         sources.update(f"{path.relative_to(package)}\n".encode() + path.read_bytes())

@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
@@ -27,6 +28,13 @@ FOLDER = "predicted"
 UNMEASURED_S = 5e9
 """Placeholder latency in seconds: stock TVM accepts the record, and Foretune treats a latency over 1e9 as not
 measured. The time of writing is subtracted, so that the last record of a task is the best."""
+
+
+class FurtherSchedules(Protocol):
+    """Schedules for tasks without a measured one."""
+
+    def behind(self, measured: ms.Database, workload_hashes: Collection[str]) -> ms.Database:
+        """Database for compilation, with schedules of the tasks for which `measured` has none."""
 
 
 class PredictedSchedules:

@@ -20,6 +20,7 @@ from tvm.target import Target
 
 from ...compiler.codegen.argument_checks import marked_internal
 from ...compiler.codegen.checksum import append_checksum
+from ...compiler.codegen.library_cache import KeptLibrary, kept_library
 from ...compiler.codegen.linker import linker
 from ...compiler.codegen.objects import NOTHING_LINKED, Linked, ObjectFiles
 from ...compiler.codegen.packed_weights import with_packed_weights
@@ -32,7 +33,7 @@ from ...compiler.tvm_compat import (
     CUDA_PASSES,
     as_task_module,
     load_tensor_intrinsics,
-    target_cores,
+    runs_here,
     workload_hash,
 )
 from ...dataset.measure.worker.isolation import pinned_to_first_core
@@ -54,7 +55,8 @@ class NetworkBuildError(UserError, RuntimeError):
 class CompiledNetwork:
     """Network compiled for one device; a call with NumPy inputs returns the outputs in order."""
 
-    executable: tvm.runtime.Executable
+    executable: tvm.runtime.Executable | None
+    """None if the library is the one in `kept`."""
     target: Target
     scheduled: tuple[str, ...]
     """Names of the tasks that run with a schedule from the database."""
@@ -66,6 +68,8 @@ class CompiledNetwork:
     """Names of the tasks that run unscheduled because TVM cannot build code for their schedule."""
     linked: Linked = NOTHING_LINKED
     """Functions whose code was kept when they were measured, which `executable` lacks."""
+    kept: KeptLibrary | None = None
+    """Place of the library in the cache, if it has one."""
 
     @cached_property
     def device(self) -> tvm.runtime.Device:
@@ -82,6 +86,7 @@ class CompiledNetwork:
     def _module(self) -> tvm.runtime.Module:
         """The network's code, from which virtual machines are created."""
         if self._library is None:
+            assert self.executable is not None
             return self.executable.jit()
         with without_scope_warnings():
             return tvm.runtime.load_module(str(self._library))
@@ -93,11 +98,15 @@ class CompiledNetwork:
         Exports copy this library, so that LLVM generates code once. Without it, every load and every export
         generates the code again.
         """
-        if not is_cpu(self.target) or get_cc() is None:
+        if not is_cpu(self.target) or (self.executable is not None and get_cc() is None):
             return None
         folder = ScratchFolder()
         weakref.finalize(self, folder.cleanup)
         path = folder.path / "network.so"
+        if self.executable is None:
+            assert self.kept is not None
+            self.kept.write(path)
+            return path
         try:
             self._link(path)
         except Exception:  # TVM passes on the linker's error; `export` reports it
@@ -109,11 +118,27 @@ class CompiledNetwork:
         """Whether the code is in a library, which is linked now if it was not before."""
         return self._library is not None
 
+    @property
+    def from_earlier_run(self) -> bool:
+        """Whether some of the code comes from the cache, or from measurements, as long as that is trusted."""
+        return self.executable is None or bool(self.linked.symbols)
+
+    def keep(self) -> None:
+        """Keeps the library for later runs. Call it after a comparison of the outputs."""
+        if self.kept is not None and (library := self._library) is not None:
+            self.kept.store(library, self.task_of)
+
+    def forget(self) -> None:
+        """Removes the library from the cache."""
+        if self.kept is not None:
+            self.kept.remove()
+
     def link(self) -> None:
         """Generates the network's code now, and not at its first run or export."""
         _ = self._module
 
     def _link(self, path: Path) -> None:
+        assert self.executable is not None
         with without_scope_warnings():
             further = self.linked.link_arguments(path.parent)
             self.executable.export_library(str(path), fcompile=linker(self.target), **further)
@@ -185,6 +210,10 @@ def compile_network(
     scheduled = tuple(name for name in names if _is_scheduled(scheduled_mod[name]))
     loops = [name for name, of in hashes.items() if of in plain and not _is_scheduled(scheduled_mod[name])]
     scheduled_mod = plainly_scheduled(scheduled_mod, loops)
+    left = tuple(name for name in names if name not in scheduled)
+    place = _place(scheduled_mod, target, kept)
+    if place is not None and place.task_of is not None:
+        return CompiledNetwork(None, target, scheduled, left, place.task_of, kept=place)
     with build_context(target):
         try:
             packed_mod = marked_internal(with_packed_weights(scheduled_mod))
@@ -208,18 +237,18 @@ def compile_network(
                 f"{part_of(len(scheduled), len(names), 'task')} scheduled: {first_line(error)}; try other "
                 "input shapes"
             ) from error
-    compiled = CompiledNetwork(
-        executable=executable,
-        target=target,
-        scheduled=scheduled,
-        unscheduled=tuple(name for name in names if name not in scheduled),
-        task_of=task_of,
-        linked=linked,
-    )
+    compiled = CompiledNetwork(executable, target, scheduled, left, task_of, linked=linked, kept=place)
     if kept is not None and linked.symbols and not compiled.is_library:  # the linker cannot do it
         kept.distrust()
         return compile_network(relax_mod, target, database, unscheduled=unscheduled, plain=plain)
     return compiled
+
+
+def _place(scheduled_mod: tvm.IRModule, target: Target, kept: ObjectFiles | None) -> KeptLibrary | None:
+    """Place of the library in the cache; None if the run uses no cache, or the network does not run here."""
+    if kept is None or not kept.uses_cache or not is_cpu(target) or not runs_here(target):
+        return None
+    return kept_library(scheduled_mod, target, Path(__file__).parent)
 
 
 def _compiled(
@@ -250,19 +279,6 @@ def _with_schedules(
         if workload in unscheduled:
             scheduled_mod[name] = relax_mod[name]
     return scheduled_mod
-
-
-def how_to_run(library: Path, target: Target) -> list[str]:
-    """Example code that runs the exported network, with Foretune and without it."""
-    on_cpu, path = is_cpu(target), str(library)
-    device = "tvm.cpu()" if on_cpu else f"tvm.runtime.device({target.kind.name!r})"
-    stock = f"relax.VirtualMachine(tvm.runtime.load_module({path!r}), {device})['main'](*inputs)"
-    if not on_cpu:
-        return [f"wrote {library}: {stock}"]
-    return [
-        f"wrote {library}: foretune.load({path!r})(*inputs)",
-        f"  as fast by stock TVM with TVM_NUM_THREADS={target_cores(target)} TVM_BIND_THREADS=0 set: {stock}",
-    ]
 
 
 def build_context(target: Target) -> tvm.transform.PassContext:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,11 +10,10 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import tvm
 from rich.console import Console
-from tvm.s_tir import meta_schedule as ms
 from tvm.support.cc import get_cc
 from tvm.target import Target
 
@@ -23,6 +23,7 @@ from ...compiler.targets import is_cpu
 from ...compiler.tvm_compat import runs_here
 from ...compiler.types import WIDE
 from ...terminal import say
+from ..database.predicted_schedules import FurtherSchedules
 from ..database.tuning_database import TuningDatabase
 from ..run.profiling import StageClock
 from ..run.result import (
@@ -34,7 +35,7 @@ from ..run.result import (
     Contestant,
     NetworkProfile,
     TaskResult,
-    untuned_by_tasks_s,
+    by_tasks_s,
 )
 from ..run.written_library import WrittenLibrary
 from .agreement import measure_agreement
@@ -67,13 +68,8 @@ class NetworkTimings:
     """Reason for each task that runs without its schedule: NOT_BUILT or WRONG."""
     library_s: float | None = None
     """Seconds from the start of the run until its network could be used; None if its outputs differ."""
-
-
-class FurtherSchedules(Protocol):
-    """Schedules for tasks without a measured one."""
-
-    def behind(self, measured: ms.Database, workload_hashes: Collection[str]) -> ms.Database:
-        """Database for compilation, with schedules of the tasks for which `measured` has none."""
+    results: Sequence[TaskResult] = ()
+    """Results of the tasks, complete."""
 
 
 @dataclass(frozen=True)
@@ -119,19 +115,23 @@ class Trial:
         self.written: list[WrittenLibrary] = []
         """Libraries that were written to `config.export`, each of which replaced the one before."""
 
-    def timed(self, tuned: Tuned) -> NetworkTimings:
-        """Timings that the executor supports."""
-        config = self.config
+    def timed(
+        self, tuned: Tuned, complete: Callable[[], Sequence[TaskResult]] | None = None
+    ) -> NetworkTimings:
+        """Timings that the executor supports. `complete` returns the results when the library is written."""
+        config, complete = self.config, complete or (lambda: tuned.results)
         # Importing the plots lasts a second, so a thread does it while TVM compiles.
         Thread(target=import_module, args=("..report.write", __package__), daemon=True).start()
-        if config.executor.kind == "none" and config.export is not None:
-            return self._export_alone(config.export, tuned)
         if config.executor.kind == "local":
-            return self._compare(tuned)
-        self.console.print(
-            f"executor={config.executor.kind}: the network is not timed, since it does not run here"
-        )
-        return NetworkTimings()
+            return self._compare(tuned, complete)
+        timed = NetworkTimings()
+        if config.executor.kind == "none" and config.export is not None:
+            timed = self._export_alone(config.export, tuned)
+        else:
+            self.console.print(
+                f"executor={config.executor.kind}: the network is not timed, since it does not run here"
+            )
+        return replace(timed, results=complete())
 
     def _tuned_form(self, tuned: Tuned) -> CompiledForm:
         with self.watch.stage("compile"), self.console.status("compiling the network"):
@@ -174,7 +174,8 @@ class Trial:
         Schedules that change the outputs are left out, on a CPU, where tasks run without a schedule, too.
         """
         check = tuned.original.check(compiled)
-        if not check.agrees and compiled.linked.symbols:
+        if not check.agrees and compiled.from_earlier_run:
+            compiled.forget()
             self.objects.distrust()  # so that only a schedule can be wrong
             compiled = self.compiled(tuned)
             check = tuned.original.check(compiled)
@@ -216,9 +217,10 @@ class Trial:
             self.console.print(f"{name} runs untuned: {NOT_BUILT}", style="yellow", markup=False)
         with self.console.status(f"writing {library}"):
             self.write(library, compiled)
+        compiled.keep()
         return replace(timed, library_s=self.elapsed_s())
 
-    def _compare(self, tuned: Tuned) -> NetworkTimings:
+    def _compare(self, tuned: Tuned, complete: Callable[[], Sequence[TaskResult]]) -> NetworkTimings:
         """Compiles, checks and exports the tuned network; then times it and its contestants in turns.
 
         The library is written as soon as its outputs are right, so that an interruption of the rest loses
@@ -233,11 +235,11 @@ class Trial:
                 style="yellow",
             )
         # Without a schedule, nothing runs on a GPU.
-        names = [TUNED, UNTUNED] if on_cpu and self._time_for_untuned(tuned.results) else [TUNED]
+        untuned = on_cpu and self._time_for_untuned(tuned.results, unknown_s=0.0)
         with Comparison(
             network,
             config.network_arguments,
-            names,
+            [TUNED, UNTUNED] if untuned else [TUNED],
             config.rivals,
             device=CPU if on_cpu else target.kind.name,
             limit_s=config.rival_limit_s,
@@ -246,8 +248,12 @@ class Trial:
             comparison.start()  # imports run during the compilation
             with self.keeping_library():
                 form, timed = self._library_first(tuned)
+                if timed.library_s is not None:
+                    form.compiled.keep()
             with self._may_be_interrupted(timed):
-                contestants = self._in_turns(comparison, tuned, form, names)
+                timed = replace(timed, results=complete())
+                untuned = untuned and self._time_for_untuned(timed.results)
+                contestants = self._in_turns(comparison, tuned, form, untuned)
         timed = replace(timed, contestants=contestants, left_out=comparison.left_out)
         if config.export is not None and timed.library_s is not None and on_cpu:
             timed = replace(timed, exported=self._time_export(config.export, network))
@@ -278,12 +284,10 @@ class Trial:
         )
 
     def _in_turns(
-        self, comparison: Comparison, tuned: Tuned, form: CompiledForm, names: Sequence[str]
+        self, comparison: Comparison, tuned: Tuned, form: CompiledForm, untuned: bool
     ) -> list[Contestant]:
         """Times the tuned network and its contestants in turns."""
-        forms = [form]
-        if UNTUNED in names:
-            forms.append(self._untuned_form(tuned))
+        forms = [form, self._untuned_form(tuned)] if untuned else [form]
         with self.watch.stage("start the rivals"), self.console.status("starting the rivals"):
             comparison.enter(forms)
             comparison.prepare(tuned.original.compare)
@@ -334,9 +338,10 @@ class Trial:
                 self.console.print(str(error), style="yellow", markup=False)
                 return []
 
-    def _time_for_untuned(self, results: Sequence[TaskResult]) -> bool:
-        """Whether `untuned_limit_s` permits timing the untuned network; an unknown latency is too long."""
-        limit_s, takes_s = self.config.untuned_limit_s, untuned_by_tasks_s(results)
+    def _time_for_untuned(self, results: Sequence[TaskResult], *, unknown_s: float = math.inf) -> bool:
+        """Whether `untuned_limit_s` permits timing the untuned network; unknown latencies are `unknown_s`."""
+        limit_s = self.config.untuned_limit_s
+        takes_s = by_tasks_s(results, lambda task: task.untuned_latency_s or unknown_s)
         return limit_s is None or (takes_s is not None and takes_s <= limit_s)
 
 

@@ -28,12 +28,13 @@ from ...compiler.tvm_compat import parse_target, runs_here
 from ...errors import UserError, first_line
 from ...terminal import say
 from ...wording import counted
-from ..deploy.compile import CompiledNetwork, NetworkBuildError, build_context, how_to_run
+from ..deploy.compile import CompiledNetwork, NetworkBuildError, build_context
 from ..deploy.description import describe, with_description
 from ..deploy.original import Original
 from ..deploy.outputs import OutputFormError
 from ..run.config import TuneConfig
 from ..run.profiling import StageClock
+from ..run.reporting import how_to_run
 from .result import PLAIN, DynamicResult, SizeResult
 from .settings import check_dynamic, ignored
 from .sizes import sizes_to_compare

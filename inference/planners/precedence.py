@@ -70,6 +70,10 @@ class Precedence:
         """
         return math.inf
 
+    def deserves_more(self, search: TaskSearch) -> bool:
+        """Whether another round of a task that had one is worth its time to the network."""
+        return True
+
     def spent_in_vain(self, search: TaskSearch) -> Spent:
         """Rounds as a child in which no program ran. They do not count towards the task's own search."""
         return Spent()

@@ -26,8 +26,8 @@ class LatencySharePlanner(TurnPlanner):
 
     Each task gets a first round before any task gets a second one. The task with the largest share goes
     first; the planner compares operations if the latency is unknown. After r rounds, a task gets another
-    round only if its share is at least `min_latency_share` * r / number of tasks. Extra rounds go to the task
-    with the highest saving rate.
+    round only if its share is at least `min_latency_share` * r / number of tasks, and if its Precedence says
+    that it deserves more. Extra rounds go to the task with the highest saving rate.
     """
 
     Config = SharesConfig
@@ -84,6 +84,8 @@ class LatencySharePlanner(TurnPlanner):
             return False
         if math.isinf(search.best_s) or not search.full_rounds or len(self._searches) == 1:
             return True
+        if not self._precedence.deserves_more(search):
+            return False
         even_s = self._precedence.even_s(self._searches)
         least_s = self._config.min_latency_share * search.full_rounds * even_s
         return self._precedence.stake_s(search) >= least_s

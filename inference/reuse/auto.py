@@ -96,10 +96,14 @@ class AutoRules(ReuseRules):
         auto = config.auto
         # A task with a single round would never be searched.
         first = auto.templates_first and min(auto.source_rounds, config.rounds) > 1
-        super().__init__(limits=SourceLimits(auto.source_rounds, auto.heavy_share, config.rounds, first))
         self._config = config
         self._target = target
         self._database = database
+        # Tasks that start from a source's programs gain by its further rounds.
+        own_share = 0.0 if self.child_starts else auto.own_share
+        super().__init__(
+            limits=SourceLimits(auto.source_rounds, auto.heavy_share, config.rounds, first, own_share)
+        )
         self._loops: dict[str, Loops | None] = {}
         self._children: dict[str, ChildBudget] = {}
 
@@ -114,8 +118,7 @@ class AutoRules(ReuseRules):
         if strategy.needs_parent_program and strategy.measures_steps(self._config.strategy):
             starts = self._starts(STARTS)
             return ChildBudget(self._config.per_round, starts, total=self._config.top_k, reused=1)
-        instead = self._has_templates and not strategy.needs_parent_program
-        starts = self._starts(0 if instead else STARTS)
+        starts = self.child_starts
         rounds = auto.depthwise_rounds if operator == "depthwise_conv2d" else 1
         heavy = ChildBudget(auto.programs, starts, max(rounds, self._config.rounds))
         light = replace(heavy, rounds=rounds, small_programs=auto.small_programs, heavy=heavy)
@@ -156,6 +159,12 @@ class AutoRules(ReuseRules):
     @cached_property
     def _has_templates(self) -> bool:
         return has_templates(self._config, self._target)
+
+    @property
+    def child_starts(self) -> int:
+        """Number of adapted programs of a child that no earlier run tuned."""
+        needs_parent = self._config.strategy_class.needs_parent_program
+        return self._starts(0 if self._has_templates and not needs_parent else STARTS)
 
     def _starts(self, by_default: int) -> int:
         """Number of adapted programs of a child."""

@@ -28,11 +28,16 @@ class AutoConfig:
     least_gain: float = 0.0
     templates_first: bool = False
     heavy_share: float = 0.1
+    own_share: float = 2.0
 
     def __post_init__(self) -> None:
         if not 0 < self.heavy_share <= 1:
             raise OneShotConfigError(
                 f"search.auto.heavy_share={self.heavy_share}: must be over 0 and at most 1, which no task has"
+            )
+        if not self.own_share >= 0:
+            raise OneShotConfigError(
+                f"search.auto.own_share={self.own_share}: must be at least 0, which sets no limit; try 2"
             )
         if not 0 <= self.least_gain < 1:
             raise OneShotConfigError(

@@ -210,6 +210,11 @@ class TreeOrder(Precedence):
             limit = max(limit, self._rules.limits.heavy_rounds)
         return max(0, limit - (search.full_rounds - search.rounds))
 
+    def deserves_more(self, search: TaskSearch) -> bool:
+        """See Precedence: the task's own share of the network's latency decides; see SourceLimits."""
+        least_s = self._rules.limits.own_share * rounds_had(search) * self.even_s(self._searches)
+        return search.stake_s >= least_s
+
     def spent_in_vain(self, search: TaskSearch) -> Spent:
         """See Precedence."""
         return self._back.get(search.task.workload_hash, Spent())
@@ -291,7 +296,7 @@ class TreeOrder(Precedence):
         child = self.child(search)
         if child.total is not None:
             return not search.complete_before and len(search.loop.known) < child.total
-        if rounds_had(search) < child.rounds:
+        if rounds_had(search) < child.rounds and self.deserves_more(search):
             return True
         return not child.search and math.isinf(search.best_s)
 

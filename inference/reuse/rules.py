@@ -50,6 +50,9 @@ class SourceLimits:
     """Rounds of a heavy task, unless its search ends earlier."""
     templates_first: bool = False
     """Whether the first round of a task without a parent measures only its templates, if it has some."""
+    own_share: float = 0.0
+    """Share of the network's latency, in even shares, that a task needs for each round that it had, without
+    the tasks that wait for it; 0 sets no limit."""
 
 
 @dataclass(frozen=True)

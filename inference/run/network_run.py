@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from tvm.target import Target
@@ -18,13 +19,16 @@ from ..anytime.library import AnytimeLibrary, Subject, open_tasks
 from ..deploy.original import Original
 from ..deploy.trial import Trial, Tuned
 from ..search.alternatives import take
+from ..search.tuner import NetworkTuner
 from .config import TuneConfig
 from .conversion import lowered_for, original_of
 from .memory import check_memory
-from .reporting import reported
+from .opened import Opened
+from .reporting import reported, untuned_timed
 from .result import TaskResult, TuneResult
 from .result_file import load_comparison_runs
 from .tuning_run import TuningRun
+from .untuned_tasks import with_untuned
 
 
 class OutputMismatchError(UserError, RuntimeError):
@@ -38,7 +42,8 @@ class NetworkRun(TuningRun):
         """Tunes, compiles, checks and times the network, and writes the report. Raises UserError."""
         config = self.config
         comparison_runs = load_comparison_runs(config.report.beside)
-        with self.opened() as opened:
+        with ExitStack() as stack:
+            opened = stack.enter_context(self.opened())
             with (
                 self.watch.stage("network to tasks"),
                 self.console.status(f"turning {config.network} into tasks"),
@@ -52,15 +57,17 @@ class NetworkRun(TuningRun):
                 self.anytime = AnytimeLibrary(trial, subject, self.left_s)
             with trial.keeping_library():
                 tuner, found = self.tune(lowered.tasks, opened, lowered.offers)
-        if self.anytime is not None:
-            found = self.anytime.filled(found)
-        taken = take(lowered.relax_mod, lowered.alternatives, found, config.search.measure)
-        tuned_mod, results = templates.placed(taken.relax_mod, taken.results)
-        plain = () if self.anytime is None else open_tasks(results)
-        timed = trial.timed(
-            Tuned(tuned_mod, lowered, network, opened.target, opened.database, results, original, plain)
-        )
-        results = [_as_built(task, timed.unscheduled) for task in results]
+            self._end_search(tuner, opened, stack)
+            if self.anytime is not None:
+                found = self.anytime.filled(found)
+            taken = take(lowered.relax_mod, lowered.alternatives, found, config.search.measure)
+            tuned_mod, results = templates.placed(taken.relax_mod, taken.results)
+            plain = () if self.anytime is None else open_tasks(results)
+            timed = trial.timed(
+                Tuned(tuned_mod, lowered, network, opened.target, opened.database, results, original, plain),
+                lambda: self._complete(tuner, stack, found, results, taken.replaces),
+            )
+        results = [_as_built(task, timed.unscheduled) for task in timed.results]
         check = timed.check
         result = replace(
             self.result(network.name, opened, results, tuner),
@@ -91,6 +98,30 @@ class NetworkRun(TuningRun):
                 f"network={config.network}: after tuning, {original.describe(check)}; {kept}: {remedy}"
             )
         return result
+
+    def _end_search(self, tuner: NetworkTuner, opened: Opened, stack: ExitStack) -> None:
+        """Ends the processes that are not needed any more."""
+        if tuner.leaves_untuned:
+            opened.workforce.end_search()
+        else:
+            stack.close()
+
+    def _complete(
+        self,
+        tuner: NetworkTuner,
+        stack: ExitStack,
+        found: Sequence[TaskResult],
+        results: list[TaskResult],
+        replaces: Mapping[str, Sequence[str]],
+    ) -> list[TaskResult]:
+        """The network's results with the latencies that its library did not wait for; ends all processes.
+
+        `found` are the results of the search. For `replaces`, see `with_untuned`.
+        """
+        late_s = untuned_timed(self, tuner)
+        stack.close()
+        early_s = {task.workload_hash: task.untuned_latency_s for task in found}
+        return with_untuned(results, {**early_s, **late_s}, replaces) if late_s else results
 
     def _lowered(self, target: Target) -> tuple[Network, Original, LoweredNetwork]:
         """The network, the original that its outputs are compared with, and its tasks.

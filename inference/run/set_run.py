@@ -25,9 +25,10 @@ from .gpu_templates import Due
 from .memory import check_memory
 from .network_run import NetworkRun
 from .network_set import Member, NetworkSetError, operator_set
-from .reporting import reported
+from .reporting import reported, untuned_timed
 from .result import TUNED, NetworkOutcome, TuneResult
 from .tuning_run import TuningRun
+from .untuned_tasks import with_untuned
 
 
 class SetRun(TuningRun):
@@ -46,6 +47,8 @@ class SetRun(TuningRun):
             united = operator_set(tasks)
             self.gpu_templates(united, opened, joined)
             tuner, results = self.tune(united, opened, merged_offers(offers))
+            # The reports of the networks read these latencies from the database.
+            results = with_untuned(results, untuned_timed(self, tuner), {})
         for member in config.members:
             if not outcomes[member.name].error:
                 outcomes[member.name] = self._tried(member, outcomes[member.name])

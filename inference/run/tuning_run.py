@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
+from typing import Any
 
 import torch
 import tvm
@@ -191,22 +192,10 @@ class TuningRun(ABC):
         return not self.config.retune and database.notes.expects_nothing(self.config.task_settings)
 
     def _anything_due(
-        self,
-        tasks: Sequence[Task],
-        database: TuningDatabase,
-        reuse: ReuseMode,
-        retune: bool = False,
-        offers: Sequence[Offer] = (),
+        self, tasks: Sequence[Task], database: TuningDatabase, reuse: ReuseMode, **options: Any
     ) -> bool:
-        return anything_due(
-            tasks,
-            self.config.search,
-            database,
-            reuse.planner(breadth_first=self.config.breadth_first),
-            retune=retune,
-            predicted=self.predicted,
-            offers=offers,
-        )
+        planner = reuse.planner(breadth_first=self.config.breadth_first)
+        return anything_due(tasks, self.config.search, database, planner, predicted=self.predicted, **options)
 
     def _open_database(self, target: Target, hardware: Hardware) -> TuningDatabase:
         database = TuningDatabase(self.config.database, target, hardware, read_only=self.only_reads)
@@ -226,7 +215,7 @@ class TuningRun(ABC):
         with self.watch.stage("start and imports"):
             reuse = reuse_of_run(config.search, opened.target, database, retune=config.retune)
             starts = self._starts(opened)
-            due = searches and self._anything_due(tasks, database, reuse, config.retune, offers)
+            due = searches and self._anything_due(tasks, database, reuse, retune=config.retune, offers=offers)
             if due:
                 self._start(workforce, database)
             anytime = self.anytime if due else None
@@ -255,7 +244,9 @@ class TuningRun(ABC):
                     noted_s = [database.notes.untuned_s(task) for task in tasks]
                     untuned_s = None if searches else [math.inf if s is None else s for s in noted_s]
                     results = tuner.tune(tasks, untuned_s, offers)
-                    if searches and not self._anything_due(tasks, database, reuse, offers=offers):
+                    if searches and not self._anything_due(
+                        tasks, database, reuse, offers=offers, untuned=False
+                    ):
                         database.notes.note_nothing_left(self.config.task_settings)
             except KeyboardInterrupt:
                 have = f"{part_of(tuner.tuned, total, 'task')} {verb(tuner.tuned or total, 'has', 'have')}"

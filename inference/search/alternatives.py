@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import tvm
 
@@ -18,6 +18,7 @@ from ...compiler.networks.alternatives.alternatives import (
 from ...compiler.task import Task
 from ..planners.base import Round, TaskPlanner
 from ..run.result import BEATEN, AlternativeResult, TaskResult
+from ..run.untuned_tasks import with_untuned
 from .task_search import TaskSearch
 
 HOPELESS = 1.3
@@ -247,6 +248,8 @@ class Taken:
     results: list[TaskResult]
     """Results of the network's tasks. Tasks that the network does not call have weight 0."""
     alternatives: list[AlternativeResult]
+    replaces: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Workload hashes of the calls that an alternative of one task replaces, by the task's workload hash."""
 
 
 def take(
@@ -274,22 +277,16 @@ def take(
     changed = with_alternatives(relax_mod, chosen)
     counts = call_counts(changed)
     untuned_s = {name: found.untuned_latency_s for name, found in by_name.items()}
-    # For the speed-up over the untuned network, which has no alternatives.
-    of_replaced = {
-        offer.tasks[0].workload_hash: _sum_s(offer.replaces, untuned_s)
+    replaces = {
+        offer.tasks[0].workload_hash: offer.replaces
         for offer in (alternative.offer for alternative in chosen)
         if len(offer.tasks) == 1
     }
     return Taken(
         changed,
-        [
-            replace(
-                result,
-                weight=counts[result.workload_hash],
-                untuned_latency_s=of_replaced.get(result.workload_hash, result.untuned_latency_s),
-            )
-            for result in results
-        ],
+        with_untuned(
+            [replace(result, weight=counts[result.workload_hash]) for result in results], untuned_s, replaces
+        ),
         [
             AlternativeResult(
                 name=offer.name,
@@ -302,6 +299,7 @@ def take(
             )
             for alternative, offer in zip(alternatives, offers, strict=True)
         ],
+        replaces,
     )
 
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -27,8 +27,20 @@ UNTUNED_BEST_S = 5e-4
 """Assumed best latency in seconds of unscheduled tasks. A task slower than `measure.slow_factor` times this
 runs once."""
 
+MAY_WIN_OPERATIONS = 1e6
+"""Floating-point operations above which a task is slower without a schedule.
+
+In the 102 such tasks of four networks on a Zen 3 with two cores, plain loops take at least 2.3 times as long
+as the schedule. They won only in tasks of at most 8e4 operations, in which starting threads takes longest.
+"""
+
 _UNTUNED_BATCH = 4
 """Number of unscheduled tasks to build and run between checks for an interrupt."""
+
+
+def may_win_untuned(task: Task) -> bool:
+    """Whether a task may be faster without a schedule; see MAY_WIN_OPERATIONS."""
+    return task.flops <= MAY_WIN_OPERATIONS
 
 
 class BatchGate:
@@ -75,14 +87,15 @@ class MeasuringThreads:
     def __init__(
         self,
         executor: Executor,
-        may_measure: Callable[[TaskSearch], bool],
-        around: Callable[[], AbstractContextManager[object]],
+        may_measure: Callable[[TaskSearch], bool] = lambda search: True,
+        around: Callable[[], AbstractContextManager[object]] = nullcontext,
         objects: ObjectFiles | None = None,
     ) -> None:
         """Prepares the threads.
 
         `may_measure` returns whether another batch of a task's round may start. `around` is active during
-        every measurement. `objects` takes the object file of the fastest program of each round.
+        every measurement. `objects` takes the object files of the fastest program of each round and of
+        unscheduled tasks.
         """
         self._executor = executor
         self._may_measure = may_measure
@@ -194,13 +207,16 @@ class MeasuringThreads:
 
     def _keep_object(self, search: TaskSearch) -> None:
         """Keeps the object file of the task's fastest program if it comes from this round."""
-        if self._objects is None or self._linked is None:
-            return
         for one in search.loop.measured_in_round:
             if one.latency_s == search.best_s < math.inf:
-                job = MeasureJob(one.candidate.module, keep_built=True)
-                if (data := self._linked.object_file(job)) is not None:
-                    self._objects.keep(data)
+                self._keep(MeasureJob(one.candidate.module, keep_built=True))
+
+    def _keep(self, job: MeasureJob) -> None:
+        """Keeps the object file of a program that was measured."""
+        if self._objects is None or self._linked is None:
+            return
+        if (data := self._linked.object_file(job)) is not None:
+            self._objects.keep(data)
 
     def _measured(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
         with self._gate.passed():
@@ -214,11 +230,18 @@ class MeasuringThreads:
             if self._stopped or (start >= due and not in_time()):
                 break
             jobs = [
-                MeasureJob(tvm.ir.save_json(task.mod), UNTUNED_BEST_S, task=task.workload_hash)
+                MeasureJob(
+                    tvm.ir.save_json(task.mod),
+                    UNTUNED_BEST_S,
+                    keep_built=self._linked is not None,
+                    task=task.workload_hash,
+                )
                 for task in tasks[start : start + _UNTUNED_BATCH]
             ]
             with self._around():
                 latencies_s += [outcome.latency_s for outcome in self._measured(jobs)]
+                for job in jobs:
+                    self._keep(job)
         return latencies_s + [None] * (len(tasks) - len(latencies_s))
 
 

@@ -61,14 +61,15 @@ def anything_due(
     retune: bool = False,
     predicted: PredictedSchedules | None = None,
     offers: Sequence[Offer] = (),
+    untuned: bool = True,
 ) -> bool:
-    """Whether a run has a round to search or an untuned task to measure.
+    """Whether a run has a round to search or, with `untuned`, an untuned task to measure.
 
     `planner` is a new planner, by default the one that `config.planner` selects. `offers` are alternatives to
     the tasks.
     """
     ledger = Ledger(database, config.rounds, retune=retune, predicted=predicted)
-    if config.measure and any(ledger.untuned_s(task) is None for task in tasks):
+    if untuned and config.measure and any(ledger.untuned_s(task) is None for task in tasks):
         return True
     planner = planner or make_planner(config)
     every = [*tasks, *offered_tasks(tasks, offers), *planner.further_tasks(tasks)]

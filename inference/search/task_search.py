@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 
 from ...compiler.task import ALTERNATIVE, Task
 from ..database.tuning_notes import TaskName
 from ..planners.expected_gain import Progress, gain
-from ..run.result import BEATEN
+from ..run.result import (
+    BEATEN,
+    FAST_ENOUGH,
+    NO_CANDIDATE,
+    NO_CANDIDATE_RAN,
+    NO_TIME,
+    UNTUNED_IS_FASTER,
+    TaskResult,
+)
 from .candidate import MeasuredCandidate
 from .loop import SearchLoop
 from .task_state import EarlierRuns, Effort, Ending, InFlight, NetworkRole, RoundsHad
@@ -195,3 +204,47 @@ class TaskSearch:
         flight.untold |= {m.trace: m.latency_s for m in measured}
         if had.rounds > 1 or self.known_s is not None:
             had.gains.append(gain(had.before_s, self.best_s))
+
+
+def task_result(search: TaskSearch, *, fast_enough: bool = False) -> TaskResult:
+    """Result of a task, with the reason if the task has no schedule of its own.
+
+    `fast_enough` tells that the run ended because the network reached its latency target.
+    """
+    task, best_s, known = search.task, search.best_s, search.loop.known
+    reason = search.ending.reason
+    if math.isinf(best_s) and not reason and not search.ending.predicted:
+        not_searched = FAST_ENOUGH if fast_enough else NO_TIME
+        reason = NO_CANDIDATE_RAN if known else NO_CANDIDATE if search.over else not_searched
+    elif best_s >= search.untuned_s and math.isfinite(best_s):
+        reason = UNTUNED_IS_FASTER
+    failures = [measurement.outcome.failure for measurement in known if measurement.outcome.failure]
+    return TaskResult(
+        name=task.name,
+        operator=task.operator,
+        workload_hash=task.workload_hash,
+        weight=task.weight,
+        flops=task.flops,
+        untuned_latency_s=search.untuned_s if math.isfinite(search.untuned_s) else None,
+        tuned_latency_s=best_s if best_s < search.untuned_s else None,
+        candidates_scored=search.effort.scored,
+        candidates_measured=len(known),
+        candidates_failed=len(failures),
+        search_s=search.effort.search_s,
+        measure_s=search.effort.measure_s,
+        predicted_scores=[measurement.predicted_score for measurement in known],
+        measured_latencies_s=[measurement.latency_s for measurement in known],
+        reason=reason,
+        from_database=(search.known_s is not None and not known)
+        or (search.ending.predicted and not search.rounds),
+        family=search.family,
+        parent="" if search.parent is None else search.parent.name,
+        parent_hash="" if search.parent is None else search.parent.workload_hash,
+        predicted=search.ending.predicted,
+        candidates_drafted=search.effort.counts.drafted,
+        candidates_tried=search.effort.counts.tried,
+        candidates_rejected=dict(search.effort.counts.rejected),
+        candidates_proposed=search.effort.counts.proposed,
+        failures=dict(Counter(failure.value for failure in failures)),
+        alternative=search.is_alternative,
+    )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
@@ -17,14 +16,7 @@ from ...dataset.measure import Executor
 from ..planners.base import TaskPlanner
 from ..planners.turn_planner import make_planner
 from ..run.profiling import StageClock
-from ..run.result import (
-    FAST_ENOUGH,
-    NO_CANDIDATE,
-    NO_CANDIDATE_RAN,
-    NO_TIME,
-    UNTUNED_IS_FASTER,
-    TaskResult,
-)
+from ..run.result import TaskResult
 from ..starts.base import StartSource
 from ..workers.base import Searcher
 from ..workers.messages import RoundReply
@@ -32,11 +24,11 @@ from .alternatives import HEADROOM, Contests
 from .candidate import MeasuredCandidate
 from .config import OneShotConfig
 from .limits import Limits
-from .measuring import MeasuringThreads
+from .measuring import MeasuringThreads, may_win_untuned
 from .opening import opened_searches
 from .persistence import Ledger
 from .supervision import SearchSupervisor
-from .task_search import TaskSearch
+from .task_search import TaskSearch, task_result
 
 
 @dataclass(frozen=True)
@@ -55,6 +47,22 @@ class Hooks:
     """Takes the object files of the tasks' fastest programs."""
     between_rounds: Callable[[NetworkTuner, MeasuringThreads], None] = lambda tuner, measuring: None
     """Called before the first round, and whenever rounds were measured; may pause the measurements."""
+
+
+@dataclass(frozen=True)
+class _CurvePoint:
+    """Point of the tuning curve."""
+
+    elapsed_s: float
+    known_s: float
+    """Estimated seconds of the network without the tasks in `unknown`."""
+    unknown: tuple[TaskSearch, ...]
+    """Tasks that had no schedule, whose latency without one may be measured later."""
+
+    @property
+    def network_s(self) -> float:
+        """Estimated seconds of the network; inf as long as the latency of a task is unknown."""
+        return self.known_s + sum(search.task.weight * search.untuned_s for search in self.unknown)
 
 
 class NetworkTuner:
@@ -98,10 +106,15 @@ class NetworkTuner:
         self._hooks = hooks or Hooks()
         start = time.monotonic()
         self._elapsed_s = self._hooks.elapsed_s or (lambda: time.monotonic() - start)
-        self.curve: list[tuple[float, float]] = []
-        """(seconds since the start, estimated latency of the network in seconds)."""
+        self._curve: list[_CurvePoint] = []
+        self._late: list[TaskSearch] = []
         self._searches: list[TaskSearch] = []
         self._contests = Contests((), ())
+
+    @property
+    def curve(self) -> list[tuple[float, float]]:
+        """(seconds since the start, estimated latency of the network in seconds)."""
+        return [(point.elapsed_s, point.network_s) for point in self._curve]
 
     @property
     def tuned(self) -> int:
@@ -124,8 +137,9 @@ class NetworkTuner:
         """One result per task, in order, then one per searched alternative task and per searched bridge.
 
         `untuned_s` are latencies in seconds without a schedule, inf if a task does not run. None uses the
-        latencies that earlier runs noted, and measures the others during the first searches. Alternatives and
-        bridges have none. The run gives up hopeless alternatives among `offers` (`alternatives.HOPELESS`).
+        latencies that earlier runs noted. Other tasks are measured during the first searches if they may be
+        faster without a schedule, and otherwise by `time_untuned`. Alternatives and bridges have none.
+        The run gives up hopeless alternatives among `offers` (`alternatives.HOPELESS`).
         """
         own = [*tasks, *offered_tasks(tasks, offers)]
         bridges = list(self._planner.further_tasks(tasks))
@@ -133,6 +147,10 @@ class NetworkTuner:
             [*own, *bridges], self._config, self._planner, self._ledger, offers
         )
         unknown = self._take_known_untuned(self._searches[: len(tasks)], untuned_s)
+        self._late = [search for search in unknown if not may_win_untuned(search.task)]
+        unknown = [search for search in unknown if search not in self._late]
+        if not unknown:
+            self._begin_curve()
         supervisor = SearchSupervisor(
             self._searchers, self._searches, self._start_sources, self._ledger.memory
         )
@@ -207,8 +225,6 @@ class NetworkTuner:
             for search, seconds in zip(searches, known, strict=True)
             if seconds is None and self._config.measure
         ]
-        if not unknown:
-            self._begin_curve()
         return sorted(unknown, key=lambda search: search.known_s is None)
 
     def _take_measured_untuned(
@@ -222,10 +238,37 @@ class NetworkTuner:
 
     def _begin_curve(self) -> None:
         # The first rounds may be measured by now. The start of the curve must not include them.
-        begun_s = [
-            s.task.weight * min(s.untuned_s, s.known_s or math.inf) for s in self._searches if s.task.weight
-        ]
-        self.curve.append((self._elapsed_s(), sum(begun_s)))
+        self._mark({s: s.task.weight * min(s.untuned_s, s.known_s or math.inf) for s in self._searches})
+
+    def _mark(self, task_s: Mapping[TaskSearch, float], saved_s: float = 0.0) -> None:
+        """Adds a point to the curve, from the seconds per run of the network in each task."""
+        calls = {search: seconds for search, seconds in task_s.items() if search.task.weight}
+        unknown = tuple(search for search in self._late if math.isinf(calls.get(search, 0.0)))
+        known_s = sum(seconds for search, seconds in calls.items() if search not in unknown)
+        self._curve.append(_CurvePoint(self._elapsed_s(), known_s - saved_s, unknown))
+
+    @property
+    def leaves_untuned(self) -> bool:
+        """Whether `tune` left latencies without a schedule to `time_untuned`."""
+        return bool(self._late)
+
+    def time_untuned(self, in_time: Callable[[], bool] = lambda: True) -> dict[str, float]:
+        """Latencies in seconds, by workload hash, of tasks without a schedule that `tune` did not measure.
+
+        They are for the report: a schedule is faster than plain loops in these tasks, so that a run may
+        measure them when its library is written. `in_time` returns whether another batch may start. A task
+        without a latency, for lack of time, is left out; the value inf says that it does not run.
+        """
+        found: dict[str, float] = {}
+        with MeasuringThreads(self._executor, objects=self._hooks.objects) as measuring:
+            measuring.start_untuned([search.task for search in self._late], in_time=in_time)
+            while (latencies_s := measuring.take_untuned()) is None:
+                wait([measuring.woken])
+        for search, untuned_s in zip(self._late, latencies_s, strict=True):
+            if untuned_s is not None:
+                search.untuned_s = found[search.task.workload_hash] = untuned_s
+                self._ledger.note_untuned(search)
+        return found
 
     def results(self) -> list[TaskResult]:
         """Result of each task so far, including alternatives and bridges."""
@@ -300,51 +343,7 @@ class NetworkTuner:
         self._ledger.commit(search)
         self._ledger.remember(search)
         self._tell(search)
-        self.curve.append((self._elapsed_s(), self.network_s()))
+        self._mark({search: search.network_s for search in self._searches}, self._contests.saved_s())
 
     def _tell(self, search: TaskSearch) -> None:
         self._hooks.on_progress(search.task.name, self._planner.share_done())
-
-
-def task_result(search: TaskSearch, *, fast_enough: bool = False) -> TaskResult:
-    """Result of a task, with the reason if the task has no schedule of its own.
-
-    `fast_enough` tells that the run ended because the network reached its latency target.
-    """
-    task, best_s, known = search.task, search.best_s, search.loop.known
-    reason = search.ending.reason
-    if math.isinf(best_s) and not reason and not search.ending.predicted:
-        not_searched = FAST_ENOUGH if fast_enough else NO_TIME
-        reason = NO_CANDIDATE_RAN if known else NO_CANDIDATE if search.over else not_searched
-    elif best_s >= search.untuned_s and math.isfinite(best_s):
-        reason = UNTUNED_IS_FASTER
-    failures = [measurement.outcome.failure for measurement in known if measurement.outcome.failure]
-    return TaskResult(
-        name=task.name,
-        operator=task.operator,
-        workload_hash=task.workload_hash,
-        weight=task.weight,
-        flops=task.flops,
-        untuned_latency_s=search.untuned_s if math.isfinite(search.untuned_s) else None,
-        tuned_latency_s=best_s if best_s < search.untuned_s else None,
-        candidates_scored=search.effort.scored,
-        candidates_measured=len(known),
-        candidates_failed=len(failures),
-        search_s=search.effort.search_s,
-        measure_s=search.effort.measure_s,
-        predicted_scores=[measurement.predicted_score for measurement in known],
-        measured_latencies_s=[measurement.latency_s for measurement in known],
-        reason=reason,
-        from_database=(search.known_s is not None and not known)
-        or (search.ending.predicted and not search.rounds),
-        family=search.family,
-        parent="" if search.parent is None else search.parent.name,
-        parent_hash="" if search.parent is None else search.parent.workload_hash,
-        predicted=search.ending.predicted,
-        candidates_drafted=search.effort.counts.drafted,
-        candidates_tried=search.effort.counts.tried,
-        candidates_rejected=dict(search.effort.counts.rejected),
-        candidates_proposed=search.effort.counts.proposed,
-        failures=dict(Counter(failure.value for failure in failures)),
-        alternative=search.is_alternative,
-    )

@@ -56,7 +56,7 @@ class Workforce:
         """Cost model of the search; None before `fit` or without a cost model."""
         self._wanted = checkpoint
         self._of_executor = executor, target, measure, workers
-        self._stack = ExitStack()
+        self._stack, self._searching = ExitStack(), ExitStack()
         self._fitted = self._started = False
         self._hardware: Hardware | None = None
         self._device = (executor.kind == "none" and executor.hardware) or HERE
@@ -122,9 +122,15 @@ class Workforce:
         if self._waits:
             self.executor, self._hardware = self._made(), None
         self.searchers = start_searchers(self.search, self._target, self.checkpoint, self.hardware())
+        self._stack.callback(self.end_search)
         for searcher in self.searchers:
-            self._stack.callback(searcher.close)
+            self._searching.callback(searcher.close)
         return True
+
+    def end_search(self) -> None:
+        """Ends the search processes; the executor goes on."""
+        self._searching.close()
+        self.searchers = ()
 
     def _made(self) -> Executor:
         if self.search.measure:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from foretune.compiler.operators import Dense, to_task
 from foretune.inference.reuse.donors import ParentsBest
@@ -83,10 +82,11 @@ def tree_of(**parents):
 class GivenRules(ReuseRules):
     """Rules made of functions: `child_of`, `known_programs` and so on."""
 
-    def __init__(
-        self, *, source_rounds=None, heavy_share=math.inf, heavy_rounds=1, templates_first=False, **functions
-    ):
-        super().__init__(limits=SourceLimits(source_rounds, heavy_share, heavy_rounds, templates_first))
+    def __init__(self, **functions):
+        limits = {one.name: functions.pop(one.name) for one in fields(SourceLimits) if one.name in functions}
+        if "source_rounds" in functions:
+            limits["rounds"] = functions.pop("source_rounds")
+        super().__init__(limits=SourceLimits(**limits))
         self.reads_sketches = "sketch_of" in functions
         for name, function in functions.items():
             method = name.removesuffix("_of")

@@ -189,6 +189,7 @@ class MeasuredLatencies(LatencySource):
         )
         with self._watched():
             tuner.tune(tasks)
+            tuner.time_untuned()
         if self._other_work.just_now:
             self._disturbed_file.touch()
 

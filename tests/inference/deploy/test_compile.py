@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import tvm
+from foretune.compiler.codegen.objects import ObjectFiles
 from foretune.compiler.codegen.packed_weights import with_packed_weights
 from foretune.compiler.networks import Network, extract_tasks, load_network, to_relax
 from foretune.compiler.task import Task
@@ -27,9 +28,9 @@ from foretune.inference.deploy.compile import (
     NetworkBuildError,
     build_context,
     compile_network,
-    how_to_run,
 )
 from foretune.inference.deploy.outputs import compare_outputs
+from foretune.inference.run.reporting import how_to_run
 from support.schedules import database_of
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
@@ -317,3 +318,43 @@ def test_a_plain_schedule_that_does_not_build_is_left_out(
     monkeypatch.setattr(tvm, "compile", compile_)
     compiled = compile_network(relax_mod, target, plain={task.workload_hash for task in tasks})
     assert compare_outputs(network.reference_outputs(), compiled(*network.inputs)).agrees
+
+
+def test_a_library_that_was_kept_is_not_compiled_again(
+    network: Network,
+    relax_mod: tvm.IRModule,
+    tasks: list[Task],
+    target: tvm.target.Target,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compiles, made = compile_module._compiled, []
+    monkeypatch.setattr(compile_module, "_compiled", lambda *given: made.append(1) or compiles(*given))
+    database = database_of([task for task in tasks if task.operator == "conv2d"][:1], target)
+
+    def compiled(schedules: ms.Database | None = None, *, cached: bool = True) -> CompiledNetwork:
+        return compile_network(relax_mod, target, schedules, kept=ObjectFiles(cached=cached))
+
+    first = compiled(database)
+    expected = first(*network.inputs)
+    compiled(database)
+    assert len(made) == 2  # an unchecked library is not kept
+    first.keep()
+    again = compiled(database)
+    assert len(made) == 2 and again.from_earlier_run
+    assert (again.scheduled, again.unscheduled, again.task_of) == (
+        first.scheduled,
+        first.unscheduled,
+        first.task_of,
+    )
+    for ours, theirs in zip(again(*network.inputs), expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    again.export(tmp_path / "network.so")
+    assert (tmp_path / "network.so").stat().st_size > 0
+    compiled()  # other schedules
+    compiled(database, cached=False)
+    assert len(made) == 4
+    again.forget()
+    compiled(database)
+    assert len(made) == 5

@@ -17,7 +17,7 @@ from foretune.inference.deploy.comparison import Comparison
 from foretune.inference.deploy.outputs import OutputCheck
 from foretune.inference.deploy.trial import Trial
 from foretune.inference.run.profiling import StageClock
-from foretune.inference.run.result import NOT_BUILT, WRONG
+from foretune.inference.run.result import NOT_BUILT, WRONG, TaskResult
 from rich.console import Console
 from support.results import make_task
 
@@ -34,6 +34,17 @@ class Compiled:
     unbuildable: tuple[str, ...] = ()
     written: list[Path] = field(default_factory=list)
     linked: Linked = NOTHING_LINKED
+    kept: bool = False
+
+    @property
+    def from_earlier_run(self) -> bool:
+        return bool(self.linked.symbols)
+
+    def keep(self) -> None:
+        self.kept = True
+
+    def forget(self) -> None:
+        self.kept = False
 
     def link(self) -> None:
         pass
@@ -106,7 +117,7 @@ class InterruptedRivals(Comparison):
         raise KeyboardInterrupt
 
 
-def test_the_library_is_written_before_the_rivals_start(
+def test_the_library_is_written_before_the_results_are_complete_and_the_rivals_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial_module, "Comparison", InterruptedRivals)
@@ -123,8 +134,15 @@ def test_the_library_is_written_before_the_rivals_start(
     runs = FakeTrial(config, Console(file=printed, width=200), StageClock(), lambda: 7.0)  # type: ignore[arg-type]
     network = SimpleNamespace(quantised_path=None, onnx_path=None)
     subject = SimpleNamespace(**vars(tuned("")), network=network, relax_mod=None)
+    written_by_then = []
+
+    def complete() -> list[TaskResult]:
+        written_by_then.extend(runs.last.written)
+        return TASKS
+
     with pytest.raises(KeyboardInterrupt):
-        runs.timed(subject)  # type: ignore[arg-type]
+        runs.timed(subject, complete)  # type: ignore[arg-type]
+    assert written_by_then == [library] and runs.last.kept
     assert runs.last.written == [library] and [one.after_s for one in runs.written] == [7.0]
     assert f"wrote {library} after 7 s; it can be used now" in printed.getvalue()
     assert f"{library} and all schedules are kept; the same command" in printed.getvalue()

@@ -125,6 +125,27 @@ def test_children_wait_for_their_parents_and_start_from_them(name):
     assert told == sorted(told) and told[-1] == 1.0
 
 
+@pytest.mark.parametrize(("own_share", "rounds"), [(0.0, 4), (1.0, 1)])
+def test_a_source_of_a_small_share_of_its_own_may_end_early(own_share, rounds):
+    """a takes 1 ms of at least 3 ms of two tasks, or of 8 ms of three: less than an even share."""
+    searcher = Network(a=0.001, b=0.010, d=0.005)
+    tree, settings = tree_of(a="_", b="a", d="_"), {"min_latency_share": 0.0}
+    limits = {"source_rounds": 4, "own_share": own_share}
+    results = tuned("shares", tree, searcher, (TASKS[0], TASKS[1], TASKS[3]), settings=settings, **limits)
+    assert searcher.searched.count("a") == rounds
+    assert searcher.searched.count("b") == 1 and all(result.tuned_latency_s for result in results)
+
+
+@pytest.mark.parametrize(("own_share", "rounds"), [(0.0, 3), (1.5, 2)])
+def test_a_heavy_child_may_end_early(own_share, rounds):
+    """b takes 10 ms of 11 ms in three tasks: less than twice 1.5 even shares."""
+    searcher = Network(a=0.0005, b=0.010, c=0.0005)
+    heavy = replace(CHILD, heavy=replace(CHILD, rounds=3))
+    limits = {"source_rounds": 1, "heavy_share": 0.1, "own_share": own_share, "child_of": lambda task: heavy}
+    tuned("shares", tree_of(a="_", b="a", c="_"), searcher, TASKS[:3], **limits)
+    assert searcher.searched.count("b") == rounds
+
+
 @pytest.mark.parametrize("name", BUDGETED)
 def test_the_budget_is_what_the_tree_asks_for(name):
     """Two rounds of the source, two programs of each child and eight of the task alone."""

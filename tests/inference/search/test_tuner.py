@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 import tvm
 from foretune.compiler.codegen.objects import ObjectFiles
+from foretune.compiler.operators import Dense, to_task
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.measure.machine_errors import DevicesLostError
 from foretune.dataset.measure.worker.losses import WorkersKilledError
@@ -34,6 +35,7 @@ from support.searchers import (
     FakeDatabase,
     FakeSearcher,
     latency_of_module,
+    made_up,
     measuring_into,
     network_tuner,
     tuner_of,
@@ -134,6 +136,48 @@ def test_the_untuned_are_measured_during_the_first_searches():
     assert measured[:3] == [True] * 3
     assert not any(measured[3:])
     assert tuner.curve[0][1] == pytest.approx(sum(UNTUNED_S))
+
+
+def test_tasks_that_cannot_win_untuned_are_timed_without_a_schedule_after_the_search():
+    heavy = to_task(Dense(rows=128, in_features=128, out_features=32))  # 2 * 128 * 128 * 32 operations > 1e6
+    untuned_s = {tvm.ir.save_json(TASKS[0].mod): 0.010, tvm.ir.save_json(heavy.mod): 0.5}
+    measured = []
+
+    def measure(job):
+        measured.append(job.module)
+        if job.module in untuned_s:
+            return MeasureOutcome((untuned_s[job.module],))
+        return latency_of_module(job)
+
+    database = FakeDatabase()
+    tuner = network_tuner(
+        OneShotConfig(rounds=1, top_k=2),
+        FakeExecutor(measure, measure),
+        [HeavySearcher()],
+        database,
+    )
+    results = tuner.tune([TASKS[0], heavy])
+    assert tuner.leaves_untuned and tvm.ir.save_json(heavy.mod) not in measured
+    assert [task.untuned_latency_s for task in results] == [0.010, None]
+    assert [task.tuned_latency_s for task in results] == [0.004, 0.004]
+    assert math.isinf(tuner.curve[0][1]) and tuner.curve[-1][1] == pytest.approx(0.008)
+    database.known[heavy.workload_hash] = 0.004
+    assert anything_due([heavy], OneShotConfig(rounds=1), database)
+    assert not anything_due([heavy], OneShotConfig(rounds=1), database, untuned=False)
+
+    assert tuner.time_untuned(lambda: False) == {}
+    assert tuner.time_untuned() == {heavy.workload_hash: 0.5}
+    assert measured[-1] == tvm.ir.save_json(heavy.mod)
+    assert tuner.curve[0][1] == pytest.approx(0.510)  # as if it had been measured first
+    assert database.notes.untuned_s(heavy) == 0.5
+    assert not anything_due([heavy], OneShotConfig(rounds=1), database)
+
+
+class HeavySearcher(FakeSearcher):
+    """Proposes one program of 4 ms for each request."""
+
+    def reply(self):
+        return RoundReply((made_up(f"{self.requests[-1].key} {len(self.requests)}", 0.004, 1.0),))
 
 
 def test_searches_are_held_back_from_the_untuned_too():
