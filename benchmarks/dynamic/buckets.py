@@ -1,4 +1,4 @@
-"""Engine of fixed shapes: libraries of several sizes, of which each call takes the smallest that its inputs fit."""
+"""Engine of fixed shapes: each call takes the smallest of several libraries that its inputs fit into."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from ..common import read_json, write_json
 
-FILE = "buckets.json"
 ENGINE = f"{__name__}:Buckets"
 
 Shape = Sequence[int | str]
@@ -22,7 +21,7 @@ Shape = Sequence[int | str]
 
 @dataclass(frozen=True)
 class Library:
-    """A library for some sizes."""
+    """A library for values of the symbols."""
 
     sizes: Mapping[str, int]
     file: str
@@ -36,9 +35,9 @@ class Signature:
     outputs: Sequence[Shape]
 
 
-def write_buckets(folder: Path, signature: Signature, libraries: Sequence[Library]) -> None:
-    """Describes the libraries of a folder for `Buckets`."""
-    write_json(folder / FILE, {**asdict(signature), "libraries": [asdict(one) for one in libraries]})
+def write_buckets(path: Path, signature: Signature, libraries: Sequence[Library]) -> None:
+    """Describes libraries in the folder of `path` for `Buckets`."""
+    write_json(path, {**asdict(signature), "libraries": [asdict(one) for one in libraries]})
 
 
 def shape_at(shape: Shape, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -83,13 +82,13 @@ class Buckets(Engine):
         from foretune.inference.deploy import load  # noqa: F401
 
     def load(self, source: NetworkSource) -> Bind:
-        """See Engine; `source.path` is the folder of `write_buckets`."""
+        """See Engine; `source.path` is a file of `write_buckets`."""
         from foretune.inference.deploy.load import load
 
         assert source.path is not None
-        described = read_json(source.path / FILE)
+        described, folder = read_json(source.path), source.path.parent
         libraries = [Library(**one) for one in described["libraries"]]
-        networks = {one.file: load(source.path / one.file, threads=self.threads) for one in libraries}
+        networks = {one.file: load(folder / one.file, threads=self.threads) for one in libraries}
 
         def bind(inputs: tuple[NDArray[Any], ...]) -> Call:
             sizes = sizes_of(described["inputs"], inputs)

@@ -103,3 +103,8 @@ class Segmentation(nn.Module):
 
 def segmentation() -> nn.Module:
     return draw_statistics(Segmentation())
+
+
+def tiny() -> nn.Module:
+    """Two products: float32 [b, 16] to [b, 8]."""
+    return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8))

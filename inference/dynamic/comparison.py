@@ -16,7 +16,7 @@ from ...compiler.networks import Network
 from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, Sizes
 from ...compiler.tvm_compat import available_cores
 from ...dataset.measure.worker.scratch import ScratchFolder
-from ..deploy.comparison import Compare
+from ..deploy.comparison import NO_JSON, Compare, is_json
 from ..deploy.original import comparison_with_original
 from ..deploy.rivals import onnx_export
 from ..deploy.rivals.base import Bounds, Form
@@ -169,6 +169,8 @@ class SizesComparison:
         kind, module = engine_class(entrant.engine), self._network.module
         if kind.form is Form.MODULE and module is None:
             return "it runs PyTorch modules, and the network is an ONNX file"
+        if entrant.path is None and not is_json([self._arguments, self._dynamic_arguments]):
+            return NO_JSON
         unfit = "" if module is None else kind.unfit(module)
         return kind.missing() or (onnx_export.missing() if _needs_export(entrant) else "") or unfit
 

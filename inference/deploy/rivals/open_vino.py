@@ -34,7 +34,10 @@ class OpenVino(Engine):
         if model.is_dynamic():
             shapes = source.bounds or tuple(array.shape for array in source.inputs)
             model.reshape(
-                {index: openvino.PartialShape(list(map(_dimension, shape))) for index, shape in enumerate(shapes)}
+                {
+                    index: openvino.PartialShape(list(map(_dimension, shape)))
+                    for index, shape in enumerate(shapes)
+                }
             )
         traits = data_type(self.dtype)
         hint = traits.short if traits.network == STORED else data_type(WIDE).short
