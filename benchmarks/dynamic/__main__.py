@@ -15,7 +15,7 @@ The engines:
 - inductor: torch.compile(dynamic=True)
 
 Each runs in a separate process. At each size, outputs are compared with the original's, and the engines are
-timed in turns. The first call after a change of the size is timed separately. Libraries and sizes that are done
+timed in turns. The first call after a change of the size is timed separately. Finished libraries and sizes
 are kept in `outputs/benchmarks/dynamic` until the commit changes, so a stopped benchmark continues.
 """
 
@@ -158,7 +158,7 @@ def merged(
 def main(words: Sequence[str] | None = None) -> None:
     arguments = arguments_of(words)
     # Processes of engines and builds import this package, too.
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    os.environ["PYTHONPATH"] = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)])
     begun, machine = start(), this_machine()
     earlier = earlier_result(arguments, "dynamic", machine)
     found = run(arguments)

@@ -97,6 +97,7 @@ class Libraries:
     ) -> None:
         self._subject, self._folder, self._builder, self._step = subject, folder, builder, step
         self._commit = commit
+        self._known: dict[str, dict[str, Any]] = {}
 
     def build(self, engines: Sequence[str], sizes: Sequence[Sizes]) -> Built:
         """Builds the libraries of the engines. Raises BuildError if the whole range has none."""
@@ -126,19 +127,19 @@ class Libraries:
         return Built(entrants, library_mb, about, left_out)
 
     def _built(self, name: str, sizes: Sizes | None, search: str = "no_measurement") -> dict[str, Any]:
+        if name in self._known:  # another engine has it, too
+            return self._known[name]
         library = self._folder / f"{name}.so"
         scratch = self._folder / "reports" / name
         words = [
             *self._subject.words(sizes),
-            f"search={search}",
+            *([] if sizes is None else [f"search={search}"]),  # a range has no search
             f"export={library}",
             f"output={scratch}",
             f"database={self._folder / 'database'}",
             *("rivals=[]", "untuned_limit_s=1e-9", "check_memory=false", "cache=false"),
         ]
-        if sizes is None:
-            words.remove(f"search={search}")  # the range has no search
-        found: dict[str, Any] = self._step(
+        self._known[name] = self._step(
             *(LIBRARY_STEP, name),
             lambda: kept_run(
                 self._folder / f"{name}.json",
@@ -147,7 +148,7 @@ class Libraries:
                 library=library,
             ),
         )
-        return found
+        return self._known[name]
 
 
 def wanted_libraries(engine: str, subject: Subject, sizes: Sequence[Sizes]) -> list[Sizes]:

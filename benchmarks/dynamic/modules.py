@@ -47,7 +47,7 @@ class ConvUnit(nn.Sequential):
 
 
 class TextLine(nn.Module):
-    """Recogniser of text lines: float32 [b, 1, 32, 8 w] to scores [b, w, CLASSES], for CTC.
+    """Recogniser of text lines: float32 [b, 1, 32, w] to scores [b, w / 8, CLASSES], for CTC.
 
     Convolutions reduce the height to 1. With `recurrent`, an LSTM in both directions reads the columns, as in
     CRNN (Shi et al. 2017); otherwise two convolutions over the columns do.
@@ -77,28 +77,24 @@ def text_line(recurrent: bool = False) -> nn.Module:
 
 
 class Segmentation(nn.Module):
-    """U-shaped segmentation network: float32 [b, 3, 16 h, 16 w] to scores [b, 21, 16 h, 16 w]."""
+    """Fully convolutional network for segmentation: float32 [b, 3, h, w] to scores [b, 21, h, w].
 
-    def __init__(self, channels: tuple[int, ...] = (32, 64, 128, 256, 256)) -> None:
+    Convolutions reduce the image by 8, and a bilinear resize gives the scores its size (Long et al. 2015).
+    """
+
+    def __init__(self) -> None:
         super().__init__()
-        first, *rest = channels
-        self.first = nn.Sequential(ConvUnit(3, first), ConvUnit(first, first))
-        pairs = list(zip(channels, rest, strict=False))
-        self.down = nn.ModuleList(
-            nn.Sequential(ConvUnit(before, after, 2), ConvUnit(after, after)) for before, after in pairs
+        self.features = nn.Sequential(
+            ConvUnit(3, 32, 2),
+            *(ConvUnit(32, 64), ConvUnit(64, 64, 2)),
+            *(ConvUnit(64, 128), ConvUnit(128, 128, 2)),
+            *(ConvUnit(128, 256), ConvUnit(256, 256), ConvUnit(256, 256)),
         )
-        self.up = nn.ModuleList(ConvUnit(before + after, before) for before, after in reversed(pairs))
-        self.scores = nn.Conv2d(first, 21, 1)
+        self.scores = nn.Conv2d(256, 21, 1)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        kept = [self.first(image)]
-        for step in self.down:
-            kept.append(step(kept[-1]))
-        result = kept.pop()
-        for step in self.up:
-            doubled = functional.interpolate(result, scale_factor=2.0, mode="nearest")
-            result = step(torch.cat([doubled, kept.pop()], 1))
-        return self.scores(result)
+        scores = self.scores(self.features(image))
+        return functional.interpolate(scores, size=image.shape[-2:], mode="bilinear", align_corners=False)
 
 
 def segmentation() -> nn.Module:

@@ -30,12 +30,12 @@ class Subject:
     """Specifications with symbols as extents."""
     dims: Mapping[str, str]
     """Range of each symbol."""
-    outputs: Sequence[Shape]
-    """Shape of each output."""
     sizes: Sequence[Sizes]
     """Sizes at which all engines run."""
     references: Sequence[Sizes]
     """Sizes with libraries of their own, which show what the range costs."""
+    outputs: Sequence[Shape] = ()
+    """Shape of each output, to cut it after padding."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     ones: Sequence[int] = ()
     """Positions of inputs whose elements are 1: masks of whole sequences."""
@@ -146,11 +146,10 @@ def _text_line(recurrent: bool) -> Subject:
     return Subject(
         network=f"{MODULES}:text_line",
         kwargs={"recurrent": True} if recurrent else {},
-        inputs=[["b", 1, 32, "8*w"]],
-        dims={"b": "1:8", "w": "2:128"},
-        outputs=[["b", "w", 97]],
-        sizes=grid(b=[1, 1, 1, 1, 1, 1, 1, 1, 4, 8], w=[2, 5, 13, 20, 31, 48, 97, 128, 37, 64]),
-        references=grid(b=[1, 1, 1, 1, 1, 4], w=[5, 20, 31, 48, 97, 37]),
+        inputs=[["b", 1, 32, "w"]],
+        dims={"b": "1:8", "w": "16:1024"},
+        sizes=grid(b=[*[1] * 8, 4, 8], w=[16, 41, 101, 160, 251, 384, 773, 1024, 293, 512]),
+        references=grid(b=[1, 1, 1, 1, 1, 4], w=[41, 160, 251, 384, 773, 293]),
         unpadded=PADDING_CHANGES,
     )
 
@@ -172,11 +171,10 @@ SUBJECTS: Mapping[str, Callable[[], Subject]] = {
     "mobilenetv2": lambda: _batches("mobilenetv2"),
     "segmentation": lambda: Subject(
         network=f"{MODULES}:segmentation",
-        inputs=[[1, 3, "16*h", "16*w"]],
-        dims={"h": "1:24", "w": "1:24"},
-        outputs=[[1, 21, "16*h", "16*w"]],
-        sizes=grid(h=[2, 5, 7, 10, 14, 13, 16, 20], w=[2, 8, 7, 15, 14, 19, 16, 20]),
-        references=grid(h=[2, 5, 7, 10, 14, 13], w=[2, 8, 7, 15, 14, 19]),
+        inputs=[[1, 3, "h", "w"]],
+        dims={"h": "16:384", "w": "16:384"},
+        sizes=grid(h=[32, 83, 112, 160, 224, 211, 256, 320], w=[32, 128, 109, 240, 224, 307, 256, 320]),
+        references=grid(h=[32, 83, 112, 160, 224, 211], w=[32, 128, 109, 240, 224, 307]),
         unpadded=PADDING_CHANGES,
     ),
 }

@@ -43,16 +43,19 @@ class Progress:
         if self._ends is not None and time.monotonic() > self._ends:
             raise OutOfTime(f"{network}, {name}")
         began = time.monotonic()
-        found = do()
-        took = time.monotonic() - began
-        self._left[network][kind] -= 1
-        self._done += 1
-        if took > KEPT_S:
-            self._took[kind].append(took)
-        every = self._done + sum(sum(kinds.values()) for kinds in self._left.values())
-        line = f"[{self._done} of {every}] {network}, {name}: {describe(found)}"
-        print(f"{line}; about {duration(self.left_s)} left", flush=True)
-        return found
+        said = "failed"
+        try:
+            found = do()
+            said = describe(found)
+            return found
+        finally:
+            if (took := time.monotonic() - began) > KEPT_S:
+                self._took[kind].append(took)
+            self._left[network][kind] -= 1
+            self._done += 1
+            every = self._done + sum(sum(kinds.values()) for kinds in self._left.values())
+            line = f"[{self._done} of {every}] {network}, {name}: {said}"
+            print(f"{line}; about {duration(self.left_s)} left", flush=True)
 
     def finish(self, network: str) -> None:
         """The network needs no further step."""
