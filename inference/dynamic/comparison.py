@@ -275,9 +275,13 @@ def _needs_export(entrant: Entrant) -> bool:
     return engine_class(entrant.engine).form is Form.ONNX and entrant.path is None
 
 
-def rivals_named(names: Sequence[str]) -> list[Entrant]:
-    """Rivals of `foretune tune rivals=[...]` as entrants, under their titles."""
-    return [Entrant(engine_class(RIVALS[name]).title, RIVALS[name]) for name in names]
+def rivals_named(names: Sequence[str], onnx_path: Path | None) -> list[Entrant]:
+    """Rivals of `foretune tune rivals=[...]` as entrants; `onnx_path` is the network's own ONNX file."""
+    kinds = {name: engine_class(RIVALS[name]) for name in names}
+    return [
+        Entrant(kind.title, RIVALS[name], onnx_path if kind.form is Form.ONNX else None)
+        for name, kind in kinds.items()
+    ]
 
 
 def bounds_of(dynamic: DynamicInputs, inputs: Sequence[NDArray[Any]]) -> list[Bounds]:
@@ -296,9 +300,8 @@ def bounds_of(dynamic: DynamicInputs, inputs: Sequence[NDArray[Any]]) -> list[Bo
 
 
 def megabytes(path: Path) -> float:
-    """Size of a file with the file of its weights, or of all files of a folder."""
-    files = path.rglob("*") if path.is_dir() else path.parent.glob(f"{path.name}*")
-    return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
+    """Size of a file together with the file of its weights, whose name begins with its own."""
+    return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")) / 1e6
 
 
 def shown(sizes: Sizes) -> str:

@@ -73,7 +73,7 @@ def time_rivals(
             {name: getattr(config, name) for name in names},
             dynamic,
             lambda sizes: example_inputs(dynamic.at(sizes), config.seed),
-            [own, *rivals_named(asked_rivals(config))],
+            [own, *rivals_named(asked_rivals(config), network.onnx_path)],
             limit_s=config.rival_limit_s,
         ) as comparison:
             comparison.start()
