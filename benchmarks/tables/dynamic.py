@@ -22,19 +22,19 @@ def networks(result: Result) -> Iterator[dict[str, Any]]:
             **one,
             "dynamic_network": name,
             "range": ranges or "no library",
-            "best_rival": name_of("engine", best_rival(rows)),
+            "best_rival": best_rival(rows),
             "library_mb": megabytes.get(FORETUNE),
             "buckets_mb": megabytes.get(BUCKETS),
         }
 
 
-def best_rival(rows: Sequence[dict[str, Any]]) -> str:
-    """The rival that is the fastest at most sizes, or ""."""
+def best_rival(rows: Sequence[dict[str, Any]]) -> str | None:
+    """Name of the rival that is the fastest at most sizes."""
     found: Counter[str] = Counter()
     for known in claimed(rows).values():
         rivals = [engine for engine in RIVAL_ENGINES if engine in known]
         found.update([min(rivals, key=lambda engine: known[engine])] if rivals else [])
-    return found.most_common(1)[0][0] if found else ""
+    return name_of("engine", found.most_common(1)[0][0]) if found else None
 
 
 def note(found: Sequence[Result]) -> str:

@@ -274,7 +274,8 @@ def test_tables_show_networks_engines_and_sizes(tmp_path: Path) -> None:
     hardware = {"name": "AMD EPYC", "vector_bits": 256, "details": {"vendor": "AuthenticAMD", "family": "25"}}
     common.write_result("dynamic", result, common.start(), hardware, results=tmp_path)
     networks = TABLES["dynamic-networks"](Results(tmp_path))
-    assert "| BERT-base | b 1-16 | 3 | 1.27x (OpenVINO) | 1.20x | 2.00x | 62% | 100% |" in networks
+    assert "| BERT-base | b 1-16 | 3 | 1.27x (ONNX Runtime) | 1.20x | 2.00x | 62% | 100% |" in networks
+    assert "| text line with LSTM | no library | 0 | - | - | - | - | - | - | - |" in networks
     assert "one library with text line with LSTM (no conversion)" in " ".join(networks.split())
     assert "| b=2 | 2000 ms | 8000 ms | 1600 ms | - | 2700 ms | failed |" in TABLES["dynamic-sizes"](
         Results(tmp_path)
