@@ -58,7 +58,7 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--runs", type=int, default=10, help="undisturbed turns of 0.1 s of each engine (%(default)s)")
     add("--minutes", type=float, help="begin no library and no size after so many")
     add("--dry", action="store_true", help="a tiny network from end to end, in less than a minute")
-    add("--again", action="store_true", help="run anew what is kept")
+    add("--again", action="store_true", help="measure again, even if kept")
     add("--extend", action="store_true", help="add to the committed result of this machine")
     add("--runs-in", type=Path, default=Path("outputs/benchmarks/dynamic"), help="(%(default)s)")
     arguments = parser.parse_args(words)
@@ -79,7 +79,7 @@ def spread(values: Sequence[T], count: int) -> list[T]:
 
 
 def chosen_sizes(subject: Subject, count: int | None) -> list[Sizes]:
-    """All sizes, or `count` of them, half of which are references."""
+    """All sizes, or `count` of them; half are references."""
     if count is None or count >= len(subject.sizes):
         return list(subject.sizes)
     own = spread(subject.references, max(1, count // 2))

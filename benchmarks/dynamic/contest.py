@@ -147,7 +147,7 @@ def rows_of(name: str, built: Built, found: Sequence[Mapping[str, Any]]) -> list
 
 
 def _row(network: str, engine: str, **values: Any) -> dict[str, Any]:
-    """A row with all fields; those that are not given are unknown."""
+    """A row with all fields; a field that is not given is unknown."""
     unknown = ("size", "sizes", "latency_s", "first_call_s", "recompilations", "max_abs_difference")
     others = dict.fromkeys((*unknown, "ready_s", "library_mb", "peak_mb"))
     return {

@@ -33,7 +33,7 @@ class Subject:
     sizes: Sequence[Sizes]
     """Sizes at which all engines run."""
     references: Sequence[Sizes]
-    """Sizes with libraries of their own, which show what the range costs."""
+    """Sizes with libraries of their own, the reference for the regret."""
     outputs: Sequence[Shape] = ()
     """Shape of each output, to cut it after padding."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)

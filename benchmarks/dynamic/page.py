@@ -88,8 +88,8 @@ def _table(networks: Mapping[str, Mapping[str, Any]]) -> Table:
         for name, one in networks.items()
     ]
     note = (
-        "Ratios are latencies divided by that of the library for all sizes; above 1 is a gain. Regret is its "
-        "extra time over a library for the size alone."
+        "Ratios are latencies divided by the latency of the library for all sizes; above 1 is a gain. Regret "
+        "is its extra time over a library for the size alone."
     )
     return Table("Networks", columns(*heads), rows, note)
 
@@ -136,7 +136,7 @@ def _plot(network: str, rows: Sequence[Mapping[str, Any]], relative: bool) -> Pl
         log_axis(axes, "y")
         axes.grid(axis="y")
         axes.set_xlabel(title)
-        unit = "latency over that of the dynamic library" if relative else "latency in ms"
+        unit = "latency over the dynamic library's" if relative else "latency in ms"
         axes.set_ylabel(unit)
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0, fontsize=10)
         caption = f"{name_of('network', network)}: {unit} over {title}; disturbed timings are left out."

@@ -23,7 +23,7 @@ def claimed(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
 
 
 def ratios(rows: Sequence[Row], engines: Sequence[str]) -> dict[str, float]:
-    """Size -> latency of the fastest of `engines` over that of the dynamic library; above 1 is a gain."""
+    """Size -> latency of the fastest of `engines` over the dynamic library's; above 1 is a gain."""
     found = {}
     for size, known in claimed(rows).items():
         others = [known[engine] for engine in engines if engine in known]
@@ -38,7 +38,7 @@ def regrets(rows: Sequence[Row], oracles: Sequence[str] = ORACLES) -> dict[str, 
 
 
 def network_summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """Figures of one network; None where no size has both engines."""
+    """Figures of one network; None if no size has both engines."""
     rivals, buckets = ratios(rows, RIVAL_ENGINES), ratios(rows, [BUCKETS])
     return {
         "sizes": len({row["size"] for row in rows if row["size"]}),

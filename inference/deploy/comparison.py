@@ -31,7 +31,7 @@ from .timing import Timing, time_in_turns
 TVM_LIMIT_S = 900.0
 """Seconds that a network compiled by TVM may spend loading and running once; an untuned one is slow."""
 
-NO_JSON = "it runs in another process, and the arguments of the network are no JSON values"
+NO_JSON = "it runs in another process, and the arguments of the network are not JSON values"
 
 Compare = Callable[[Sequence[NDArray[Any]]], OutputCheck]
 """Compares a contestant's outputs with those of the original; the same function serves all contestants."""

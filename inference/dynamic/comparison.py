@@ -122,7 +122,7 @@ class SizesComparison:
         self._stack.close()
 
     def start(self) -> None:
-        """Starts the engines one after the other, and compares the outputs of their first run."""
+        """Starts the engines sequentially, and compares the outputs of their first run."""
         exported: _Exported | None = None
         for entrant in self._entrants.values():
             if reason := self._why_not(entrant):

@@ -58,6 +58,7 @@ class OpenVino(Engine):
             return request
 
         def bind(inputs: tuple[NDArray[Any], ...]) -> Call:
+            self._inputs = inputs  # the request has only their addresses
             for index, array in enumerate(inputs):
                 request.set_input_tensor(index, openvino.Tensor(array, shared_memory=True))
             return call

@@ -86,7 +86,7 @@ class EngineProcess:
     def bind(self, inputs: str, outputs: str) -> dict[str, Any]:
         """Takes the inputs of a file from `save_arrays`, of any shapes within the bounds, for later turns.
 
-        Saves the outputs of the first run on them, and tells how long it took.
+        Saves the outputs of the first run on them, and reports its seconds.
         """
         arrays = load_arrays(Path(inputs))
         start = time.perf_counter()
