@@ -136,12 +136,14 @@ def _plot(network: str, rows: Sequence[Mapping[str, Any]], relative: bool) -> Pl
         log_axis(axes, "y")
         axes.grid(axis="y")
         axes.set_xlabel(title)
-        unit = "latency over the dynamic library's" if relative else "latency in ms"
+        unit = "latency relative to the dynamic library" if relative else "latency in ms"
         axes.set_ylabel(unit)
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0, fontsize=10)
-        caption = f"{name_of('network', network)}: {unit} over {title}; disturbed timings are left out."
+        caption = (
+            f"{name_of('dynamic_network', network)}: {unit}, over {title}; disturbed timings are left out."
+        )
         return Plot(
-            f"{name_of('network', network)}{', relative' if relative else ''}",
+            f"{name_of('dynamic_network', network)}{', relative' if relative else ''}",
             caption,
             (fragment(figure, f"{network}-{'relative' if relative else 'latency'}", caption),),
         )
