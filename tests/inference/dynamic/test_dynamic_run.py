@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from foretune.inference.dynamic.settings import check_dynamic
 from foretune.inference.run.config import TuneConfig
 from foretune.inference.tune import run
 from rich.console import Console
+from support.paths import ROOT
 from tvm.support.cc import get_cc
 
 pytestmark = pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")
@@ -44,7 +46,10 @@ def config(folder: Path, **changed: Any) -> TuneConfig:
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[DynamicResult, Path]:
     folder = tmp_path_factory.mktemp("dynamic")
     settings = config(folder, rivals=["eager"], timing_repeats=1, rival_limit_s=600.0)
-    result = run(settings, Console(quiet=True))
+    with pytest.MonkeyPatch.context() as patch:  # the process of a rival builds the network, too
+        paths = [str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        patch.setenv("PYTHONPATH", os.pathsep.join(paths))
+        result = run(settings, Console(quiet=True))
     assert isinstance(result, DynamicResult)
     return result, folder
 
