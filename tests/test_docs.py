@@ -345,7 +345,7 @@ def test_the_rival_of_the_extending_page_runs(extensions):
     try:
         engine = rival(threads)
         engine.prepare()
-        (found,) = engine.arrays(engine.load(NetworkSource((data,), module))())
+        (found,) = engine.arrays(engine.load(NetworkSource((data,), module))((data,))())
     finally:
         torch.set_num_threads(threads)
     expected = data @ module.weight.detach().numpy().T + module.bias.detach().numpy()

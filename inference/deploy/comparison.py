@@ -31,6 +31,8 @@ from .timing import Timing, time_in_turns
 TVM_LIMIT_S = 900.0
 """Seconds that a network compiled by TVM may spend loading and running once; an untuned one is slow."""
 
+NO_JSON = "it runs in another process, and the arguments of the network are not JSON values"
+
 Compare = Callable[[Sequence[NDArray[Any]]], OutputCheck]
 """Compares a contestant's outputs with those of the original; the same function serves all contestants."""
 
@@ -193,8 +195,8 @@ class Comparison:
             if kind.form is Form.MODULE:
                 return "it runs PyTorch modules, and the network is an ONNX file"
             return kind.missing(self._device)
-        if not _is_json(self._arguments):
-            return "it runs in another process, and the arguments of the network are no JSON values"
+        if not is_json(self._arguments):
+            return NO_JSON
         by_file = kind.form is Form.ONNX
         return kind.missing(self._device) or (onnx_export.missing() if by_file else "") or kind.unfit(module)
 
@@ -277,7 +279,7 @@ def _attempt(entry: _Entry, step: Callable[[], None]) -> None:
         entry.runner.close()
 
 
-def _is_json(value: Any) -> bool:
+def is_json(value: Any) -> bool:
     """Whether a value can be sent as JSON."""
     try:
         json.dumps(value)

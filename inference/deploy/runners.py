@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from ...dataset.measure.worker.isolation import pinned_to_first_core
 from ...dataset.measure.worker.process import WorkerLostError, WorkerProcess, WorkerSpec
 from ...dataset.records.schema import FailureKind
 from .compile import CompiledNetwork
-from .rivals.base import CPU
+from .rivals.base import CPU, Bounds
 from .rivals.process import load_arrays
 from .rivals.registry import engine_class
 from .rivals.tvm_library import TvmLibrary
@@ -47,6 +47,20 @@ class Loaded:
     version: str
     dtype: str = ""
     """Data type that the contestant uses, or "" if unknown."""
+    compilations: int | None = None
+    """Number of compilations, of an engine that compiles at its calls."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A contestant that runs on other inputs than before."""
+
+    outputs: list[NDArray[Any]]
+    """Outputs of the first run on them."""
+    first_s: float
+    """Seconds of this run."""
+    compilations: int | None
+    """Number of compilations so far, of an engine that compiles at its calls."""
 
 
 class Runner(Protocol):
@@ -118,6 +132,7 @@ class ProcessRunner:
         limit_s: seconds allowed for the imports, and then for loading.
         dtype: data type that the engine should run in.
         device: kind of device that the engine should run on.
+        bounds: shapes of the inputs that the network must run, for `bind`; see `NetworkSource.bounds`.
     """
 
     own_process = True
@@ -135,6 +150,7 @@ class ProcessRunner:
         limit_s: float,
         dtype: str = "float32",
         device: str = CPU,
+        bounds: Sequence[Bounds] | None = None,
     ) -> None:
         self.name = name
         self.peak_mb: float | None = None
@@ -151,6 +167,7 @@ class ProcessRunner:
                 "path": None if path is None else str(path),
                 "dtype": dtype,
                 "device": device,
+                "bounds": bounds,
             },
             kind.environment(threads, folder / "cache"),
         )
@@ -163,7 +180,14 @@ class ProcessRunner:
         """See Runner."""
         outputs = self._folder / "outputs.npz"
         reply = self._worker.ask(self._limit_s, op="load", outputs=str(outputs))
-        return Loaded(list(load_arrays(outputs)), reply["ready_s"], reply["version"], reply["dtype"])
+        facts = {name: reply[name] for name in ("ready_s", "version", "dtype", "compilations")}
+        return Loaded(list(load_arrays(outputs)), **facts)
+
+    def bind(self, inputs: Path) -> Bound:
+        """Runs once on the inputs of a file from `save_arrays`; later turns take the same."""
+        outputs = self._folder / "outputs.npz"
+        reply = self._worker.ask(self._limit_s, op="bind", inputs=str(inputs), outputs=str(outputs))
+        return Bound(list(load_arrays(outputs)), reply["first_s"], reply["compilations"])
 
     def turn(self, seconds: float) -> Turn:
         """See Runner."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from ...files import write_whole
+from .rivals import RivalTimings
 
 FILE = "dynamic.json"
 """Name of the result in the folder of the report."""
@@ -51,6 +52,8 @@ class DynamicResult:
     stage_s: Mapping[str, float]
     versions: Mapping[str, str]
     started_at: str
+    rivals: RivalTimings = field(default_factory=RivalTimings)
+    """Latencies of the library and of the rivals that were asked for, in turns; empty without one."""
 
     @property
     def plain(self) -> list[str]:

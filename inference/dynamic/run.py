@@ -36,7 +36,8 @@ from ..run.config import TuneConfig
 from ..run.profiling import StageClock
 from ..run.reporting import how_to_run
 from .result import PLAIN, DynamicResult, SizeResult
-from .settings import check_dynamic, ignored
+from .rivals import RivalTimings, time_rivals
+from .settings import asked_rivals, check_dynamic, ignored
 from .sizes import sizes_to_compare
 
 TIMED_RUNS = 5
@@ -134,6 +135,7 @@ class DynamicRun:
         if config.export is not None:
             with self.watch.stage("export"), self.console.status(f"writing {config.export}"):
                 compiled.export(config.export)
+        rivals = self._rivals(network, dynamic, compiled)
         result = DynamicResult(
             network=network.name,
             target=str(compiled.target),
@@ -145,8 +147,13 @@ class DynamicRun:
             stage_s=self.watch.seconds,
             versions={"foretune": __version__, "tvm": tvm.__version__, "torch": torch.__version__},
             started_at=datetime.fromtimestamp(self.started, timezone.utc).isoformat(timespec="seconds"),
+            rivals=rivals,
         )
         self.console.print(result.table())
+        if rivals.engines:
+            self.console.print(rivals.table())
+            for remark in rivals.remarks():
+                say(self.console, remark)
         ranges = ", ".join(map(str, dynamic.symbols.values()))
         kernels = f"{counted(len(tasks), 'task')} of symbolic extents"
         plain = f", {len(result.plain)} of them with plain schedules" if result.plain else ""
@@ -156,6 +163,17 @@ class DynamicRun:
             for line in how_to_run(config.export, compiled.target):
                 say(self.console, line)
         return result
+
+    def _rivals(self, network: Network, dynamic: DynamicInputs, compiled: CompiledNetwork) -> RivalTimings:
+        """Latencies of the rivals that the settings name."""
+        if not asked_rivals(self.config) or not runs_here(compiled.target):
+            return RivalTimings()
+        with self.watch.stage("time rivals"), self.console.status("timing other engines"):
+            try:
+                return time_rivals(self.config, network, dynamic, compiled, time.time() - self.started)
+            except NetworkBuildError as error:  # without a linker, the library has no process of its own
+                say(self.console, f"rivals= are not timed: {first_line(error)}")
+                return RivalTimings()
 
 
 def compile_symbolic(mod: tvm.IRModule, dynamic: DynamicInputs, target: Target, name: str) -> CompiledNetwork:

@@ -41,6 +41,9 @@ def ignored(config: TuneConfig) -> list[str]:
         found.append("kernels are chosen by predictions, as with search=no_measurement: nothing is measured")
     if config.budget_s is not None:
         found.append("budget_s= has no search to limit")
-    if config.rivals and tuple(config.rivals) != DEFAULT_RIVALS:
-        found.append("rivals= are not timed")
     return found
+
+
+def asked_rivals(config: TuneConfig) -> list[str]:
+    """Rivals that the settings name; the default ones are not timed with dynamic shapes."""
+    return [] if tuple(config.rivals) == DEFAULT_RIVALS else list(config.rivals)

@@ -7,7 +7,7 @@ import time
 from typing import ClassVar
 
 import numpy as np
-from foretune.inference.deploy.rivals.base import Call, Engine, Form, NetworkSource
+from foretune.inference.deploy.rivals.base import Bind, Engine, Form, NetworkSource
 
 
 class Doubling(Engine):
@@ -21,8 +21,8 @@ class Doubling(Engine):
     def prepare(self) -> None:
         pass
 
-    def load(self, source: NetworkSource) -> Call:
-        return lambda: [self.factor * source.inputs[0]]
+    def load(self, source: NetworkSource) -> Bind:
+        return lambda inputs: lambda: [self.factor * inputs[0]]
 
 
 class Tripling(Doubling):
@@ -33,21 +33,21 @@ class Tripling(Doubling):
 class WrongShape(Doubling):
     title = "wrong shape"
 
-    def load(self, source: NetworkSource) -> Call:
-        return lambda: [np.zeros(7, np.float32)]
+    def load(self, source: NetworkSource) -> Bind:
+        return lambda inputs: lambda: [np.zeros(7, np.float32)]
 
 
 class Dying(Doubling):
     title = "dying"
 
-    def load(self, source: NetworkSource) -> Call:
+    def load(self, source: NetworkSource) -> Bind:
         os.abort()
 
 
 class Hanging(Doubling):
     title = "hanging"
 
-    def load(self, source: NetworkSource) -> Call:
+    def load(self, source: NetworkSource) -> Bind:
         time.sleep(600)
         raise AssertionError
 
@@ -57,8 +57,8 @@ class DyingLater(Doubling):
 
     title = "dying later"
 
-    def load(self, source: NetworkSource) -> Call:
-        call = super().load(source)
+    def load(self, source: NetworkSource) -> Bind:
+        call = super().load(source)(source.inputs)
         calls = iter(range(50))
 
         def die_later() -> list[np.ndarray]:
@@ -66,13 +66,13 @@ class DyingLater(Doubling):
                 os._exit(3)
             return call()
 
-        return die_later
+        return lambda inputs: die_later
 
 
 class Raising(Doubling):
     title = "raising"
 
-    def load(self, source: NetworkSource) -> Call:
+    def load(self, source: NetworkSource) -> Bind:
         raise NotImplementedError("no such operator: doubling\nand more lines")
 
 

@@ -34,10 +34,8 @@ def export(
 
     Raises DynamicShapeError for a network that does not work for all sizes of the ranges.
     """
-    dims = {one.name: Dim(one.name, min=one.low, max=one.high) for one in dynamic.symbols.values()}
     network = TensorsOnly(module).eval()
-    shapes = [None if shape is None else _dims_of(shape, dims) for shape in dynamic.shapes]
-    bound = signature(network.forward).bind(*shapes)
+    bound = signature(network.forward).bind(*dynamic_shapes(dynamic))
     with torch.no_grad(), _recorded_guards() as guards:
         try:
             program = torch.export.export(network, inputs, dynamic_shapes=dict(bound.arguments))
@@ -48,6 +46,12 @@ def export(
             raise DynamicShapeError(f"network={name}: {reason}") from error
     _reshape_in_place_of_views(program)
     return program
+
+
+def dynamic_shapes(dynamic: DynamicInputs) -> list[dict[int, Any] | None]:
+    """Symbolic extents of each input by their axis, in the form of `torch.export`."""
+    dims = {one.name: Dim(one.name, min=one.low, max=one.high) for one in dynamic.symbols.values()}
+    return [None if shape is None else _dims_of(shape, dims) for shape in dynamic.shapes]
 
 
 def _reshape_in_place_of_views(program: ExportedProgram) -> None:

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 CPU, CUDA = "cpu", "cuda"
 
 Call = Callable[[], Any]
-"""Runs the network once on the example inputs, and returns when the outputs are ready."""
+"""Runs the network once on the inputs that it was made for, and returns when the outputs are ready."""
+
+Bind = Callable[[tuple[NDArray[Any], ...]], Call]
+"""Makes the call for some inputs. Earlier calls of the same network are no longer valid."""
+
+Bounds = tuple[int | tuple[int, int], ...]
+"""Extents of an input: a number, or the smallest and the largest one."""
 
 
 class Form(Enum):
@@ -41,13 +47,15 @@ class NetworkSource:
     """Module in evaluation mode; None for the other forms."""
     path: Path | None = None
     """File with the network, for the other forms."""
+    bounds: tuple[Bounds, ...] | None = None
+    """Shapes of the inputs that the network must run; None if the shapes are those of `inputs`."""
 
 
 class Engine(ABC):
     """Engine in a dedicated process, configured by its best practice for latency.
 
     The command's process uses only the class: its title and its requirements. A dedicated process creates
-    an instance and uses `prepare`, `load`, the call that `load` returns, and `arrays`.
+    an instance and uses `prepare`, `load`, the calls of the function that `load` returns, and `arrays`.
     """
 
     title: ClassVar[str]
@@ -96,8 +104,12 @@ class Engine(ABC):
         """Imports the engine; this time does not count towards `ready_s`."""
 
     @abstractmethod
-    def load(self, source: NetworkSource) -> Call:
+    def load(self, source: NetworkSource) -> Bind:
         """Compiles or loads the network."""
+
+    def compilations(self) -> int | None:
+        """Number of compilations so far, for an engine that compiles at its calls; None for others."""
+        return None
 
     def arrays(self, outputs: Any) -> list[NDArray[Any]]:
         """Outputs of a call as arrays, in the order of `Network.reference_outputs`."""

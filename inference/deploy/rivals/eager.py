@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ....compiler.types import PLAIN, STORED, TYPES, WIDE
 from ...run.result import EAGER
-from .base import CPU, CUDA, Call, Engine, Form, NetworkSource
+from .base import CPU, CUDA, Bind, Call, Engine, Form, NetworkSource
 
 if TYPE_CHECKING:
     from torch import nn
@@ -48,31 +48,43 @@ class TorchEngine(Engine):
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
             torch.backends.cudnn.benchmark = True
 
-    def load(self, source: NetworkSource) -> Call:
+    def load(self, source: NetworkSource) -> Bind:
         """See Engine."""
         import torch
 
         assert source.module is not None
         given = source.module.to(self.device)
-        inputs = tuple(torch.from_numpy(array).to(self.device) for array in source.inputs)
         if self.dtype != WIDE:
-            dtype = getattr(torch, self.dtype)
-            given = given.to(dtype)
-            inputs = tuple(tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in inputs)
-        module, inputs = self.fitted(given, inputs)
+            given = given.to(getattr(torch, self.dtype))
+        module = self.fitted(given, self.tensors(source.inputs))
 
-        def call() -> Any:
-            with torch.inference_mode():
-                outputs = module(*inputs)
-            if self.device == CUDA:
-                torch.cuda.synchronize()
-            return outputs
+        def bind(arrays: tuple[NDArray[Any], ...]) -> Call:
+            inputs = self.tensors(arrays)
 
-        return call
+            def call() -> Any:
+                with torch.inference_mode():
+                    outputs = module(*inputs)
+                if self.device == CUDA:
+                    torch.cuda.synchronize()
+                return outputs
 
-    def fitted(self, module: Any, inputs: Any) -> tuple[Any, Any]:
-        """Module and inputs in the form that the engine runs."""
-        return module, inputs
+            return call
+
+        return bind
+
+    def fitted(self, module: Any, inputs: tuple[Any, ...]) -> Any:
+        """The module in the form that the engine runs; `inputs` are the example inputs as tensors."""
+        return module
+
+    def tensors(self, arrays: tuple[NDArray[Any], ...]) -> tuple[Any, ...]:
+        """Inputs as tensors on the device, in the form that the engine runs."""
+        import torch
+
+        found = tuple(torch.from_numpy(array).to(self.device) for array in arrays)
+        if self.dtype == WIDE:
+            return found
+        dtype = getattr(torch, self.dtype)
+        return tuple(tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in found)
 
     def arrays(self, outputs: Any) -> list[NDArray[Any]]:
         """See Engine."""
@@ -99,10 +111,17 @@ class EagerChannelsLast(TorchEngine):
             return ""
         return "the network has no two-dimensional convolution"
 
-    def fitted(self, module: Any, inputs: Any) -> tuple[Any, Any]:
+    def fitted(self, module: Any, inputs: tuple[Any, ...]) -> Any:
         """See TorchEngine."""
         import torch
 
-        layout = torch.channels_last
-        images = (tensor.to(memory_format=layout) if tensor.dim() == 4 else tensor for tensor in inputs)
-        return module.to(memory_format=layout), tuple(images)
+        return module.to(memory_format=torch.channels_last)
+
+    def tensors(self, arrays: tuple[NDArray[Any], ...]) -> tuple[Any, ...]:
+        """See TorchEngine."""
+        import torch
+
+        return tuple(
+            tensor.to(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
+            for tensor in super().tensors(arrays)
+        )

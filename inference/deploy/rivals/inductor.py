@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from .base import CPU, CUDA, Call, NetworkSource
+from .base import CPU, CUDA, Bind, NetworkSource
 from .eager import TorchEngine
 
 
@@ -26,7 +26,7 @@ class Inductor(TorchEngine):
         """See Engine; with a shared cache, `ready_s` would depend on earlier runs."""
         return {**super().environment(threads, folder), "TORCHINDUCTOR_CACHE_DIR": str(folder)}
 
-    def load(self, source: NetworkSource) -> Call:
+    def load(self, source: NetworkSource) -> Bind:
         """See Engine.
 
         On a CPU, calls between kernels are also compiled to C++ (`cpp_wrapper`), which made four networks 5
@@ -37,16 +37,23 @@ class Inductor(TorchEngine):
         from torch._inductor import config
 
         config.freezing, config.cpp_wrapper = True, self.device == CPU
-        call = super().load(source)
+        self._dynamic = source.bounds is not None
+        bind = super().load(source)
         if not config.cpp_wrapper:
-            return call
+            return bind
         try:
-            call()
+            bind(source.inputs)()
         except Exception:
             torch._dynamo.reset()
             config.cpp_wrapper = False
-            call = super().load(source)
-        return call
+            bind = super().load(source)
+        return bind
+
+    def compilations(self) -> int:
+        """See Engine; PyTorch compiles again for sizes that its earlier code does not allow for."""
+        from torch._dynamo.utils import counters
+
+        return int(counters["stats"]["unique_graphs"])
 
     @classmethod
     def missing(cls, device: str = CPU) -> str:
@@ -55,11 +62,11 @@ class Inductor(TorchEngine):
             return "torch.compile needs a C++ compiler (install g++)"
         return super().missing(device)
 
-    def fitted(self, module: Any, inputs: Any) -> tuple[Any, Any]:
+    def fitted(self, module: Any, inputs: tuple[Any, ...]) -> Any:
         """See TorchEngine."""
         import torch
 
-        return torch.compile(module, mode=self.modes[self.device], dynamic=False), inputs
+        return torch.compile(module, mode=self.modes[self.device], dynamic=self._dynamic)
 
 
 class InductorMaxAutotune(Inductor):

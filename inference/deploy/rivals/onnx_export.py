@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from .base import NetworkSource
 
@@ -16,9 +18,12 @@ def missing() -> str:
     return ""
 
 
-def export_onnx(source: NetworkSource, path: Path) -> None:
-    """Exports the module of `source` for inputs of its shapes."""
-    from ....compiler.networks.importing import onnx_export  # imports torch
+def export_onnx(source: NetworkSource, path: Path, dynamic: Mapping[str, Any] | None = None) -> None:
+    """Exports the module of `source` for inputs of its shapes, or of `dynamic`: see `dynamic_inputs`."""
+    from ....compiler.networks.dynamic.dynamic_inputs import dynamic_inputs  # these import torch
+    from ....compiler.networks.dynamic.symbolic_export import dynamic_shapes
+    from ....compiler.networks.importing import onnx_export
 
     assert source.module is not None
-    onnx_export.export_onnx(source.module, source.inputs, path)
+    shapes = None if dynamic is None else dynamic_shapes(dynamic_inputs(**dynamic))
+    onnx_export.export_onnx(source.module, source.inputs, path, dynamic_shapes=shapes)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from .base import Call, Engine, Form, NetworkSource
+from typing import Any
+
+from numpy.typing import NDArray
+
+from .base import Bind, Call, Engine, Form, NetworkSource
 
 
 class OnnxRuntime(Engine):
@@ -17,7 +21,7 @@ class OnnxRuntime(Engine):
         """See Engine."""
         import onnxruntime  # noqa: F401
 
-    def load(self, source: NetworkSource) -> Call:
+    def load(self, source: NetworkSource) -> Bind:
         """See Engine."""
         import onnxruntime as ort
 
@@ -28,5 +32,9 @@ class OnnxRuntime(Engine):
         options.inter_op_num_threads = 1
         session = ort.InferenceSession(str(source.path), options, providers=["CPUExecutionProvider"])
         names = [value.name for value in session.get_inputs()]
-        feed = dict(zip(names, source.inputs, strict=True))
-        return lambda: session.run(None, feed)
+
+        def bind(inputs: tuple[NDArray[Any], ...]) -> Call:
+            feed = dict(zip(names, inputs, strict=True))
+            return lambda: session.run(None, feed)
+
+        return bind

@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ....compiler.types import INT8, NETWORK_DTYPES, STORED, WIDE, data_type
-from .base import Call, Engine, Form, NetworkSource
+from .base import Bind, Call, Engine, Form, NetworkSource
 
 
 class OpenVino(Engine):
@@ -25,14 +25,20 @@ class OpenVino(Engine):
         """See Engine."""
         import openvino  # noqa: F401
 
-    def load(self, source: NetworkSource) -> Call:
+    def load(self, source: NetworkSource) -> Bind:
         """See Engine."""
         import openvino
 
         core = openvino.Core()
         model = core.read_model(str(source.path))
         if model.is_dynamic():
-            model.reshape({index: list(array.shape) for index, array in enumerate(source.inputs)})
+            shapes = source.bounds or tuple(array.shape for array in source.inputs)
+            model.reshape(
+                {
+                    index: openvino.PartialShape(list(map(_dimension, shape)))
+                    for index, shape in enumerate(shapes)
+                }
+            )
         traits = data_type(self.dtype)
         hint = traits.short if traits.network == STORED else data_type(WIDE).short
         options = {
@@ -46,19 +52,29 @@ class OpenVino(Engine):
         elif compiled.get_property("INFERENCE_PRECISION_HINT") != getattr(openvino.Type, hint):
             self.dtype = WIDE  # the CPU has no instructions for the other
         request = compiled.create_infer_request()
-        for index, array in enumerate(source.inputs):
-            request.set_input_tensor(index, openvino.Tensor(array, shared_memory=True))
 
         def call() -> Any:
             request.infer()
             return request
 
-        return call
+        def bind(inputs: tuple[NDArray[Any], ...]) -> Call:
+            self._inputs = inputs  # the request has only their addresses
+            for index, array in enumerate(inputs):
+                request.set_input_tensor(index, openvino.Tensor(array, shared_memory=True))
+            return call
+
+        return bind
 
     def arrays(self, outputs: Any) -> list[NDArray[Any]]:
         """See Engine."""
         count = len(outputs.model_outputs)
         return [outputs.get_output_tensor(index).data.copy() for index in range(count)]
+
+
+def _dimension(extent: int | tuple[int, int]) -> Any:
+    import openvino
+
+    return openvino.Dimension(extent) if isinstance(extent, int) else openvino.Dimension(*extent)
 
 
 _PRODUCTS = ("Convolution", "FullyConnected", "MatMul")

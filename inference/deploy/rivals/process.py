@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ....compiler.host.meter import Meter
 from ....dataset.measure.worker.loop import main
 from ..turn import timed_turn
-from .base import CPU, Engine, Form, NetworkSource
+from .base import CPU, Bounds, Engine, Form, NetworkSource
 from .onnx_export import export_onnx
 from .registry import engine_class
 
@@ -31,6 +31,7 @@ class EngineProcess:
         inputs: file from `save_arrays` with the example inputs.
         network: arguments of `load_network`, for an engine that runs a module.
         path: file with the network, for an engine that reads one; it may appear any time before `load`.
+        bounds: shapes of the inputs that the network must run, or None; see `NetworkSource.bounds`.
         dtype: data type that the engine should use.
         device: kind of device that the engine should use.
     """
@@ -44,10 +45,12 @@ class EngineProcess:
         path: str | None,
         dtype: str = "float32",
         device: str = CPU,
+        bounds: Sequence[Sequence[int | Sequence[int]]] | None = None,
     ) -> None:
         self._engine: Engine = engine_class(engine)(threads, dtype, device)
         self._inputs, self._network = Path(inputs), network
         self._path = None if path is None else Path(path)
+        self._bounds = None if bounds is None else tuple(map(_as_bounds, bounds))
 
     def usable(self) -> bool:
         """See Operations."""
@@ -59,19 +62,39 @@ class EngineProcess:
         inputs = load_arrays(self._inputs)
         if self._engine.form is Form.MODULE:
             assert self._network is not None
-            self._source = module_source(self._network, inputs)
+            source = module_source(self._network, inputs)
         else:
-            self._source = NetworkSource(inputs, path=self._path)
+            source = NetworkSource(inputs, path=self._path)
+        self._source = replace(source, bounds=self._bounds)
 
     def load(self, outputs: str) -> dict[str, Any]:
         """Makes the network runnable, and saves the outputs of its first run with `save_arrays`."""
         start = time.perf_counter()
-        self._call = self._engine.load(self._source)
+        self._bind = self._engine.load(self._source)
+        self._call = self._bind(self._source.inputs)
         first = self._call()
         ready_s = time.perf_counter() - start
         save_arrays(Path(outputs), self._engine.arrays(first))
         self._meter = Meter()
-        return {"ready_s": ready_s, "version": self._engine.version(), "dtype": self._engine.dtype}
+        return {
+            "ready_s": ready_s,
+            "version": self._engine.version(),
+            "dtype": self._engine.dtype,
+            "compilations": self._engine.compilations(),
+        }
+
+    def bind(self, inputs: str, outputs: str) -> dict[str, Any]:
+        """Takes the inputs of a file from `save_arrays`, of any shapes within the bounds, for later turns.
+
+        Saves the outputs of the first run on them, and reports its seconds.
+        """
+        arrays = load_arrays(Path(inputs))
+        start = time.perf_counter()
+        self._call = self._bind(arrays)
+        first = self._call()
+        first_s = time.perf_counter() - start
+        save_arrays(Path(outputs), self._engine.arrays(first))
+        return {"first_s": first_s, "compilations": self._engine.compilations()}
 
     def turn(self, seconds: float) -> dict[str, Any]:
         """Fields of a Turn, and the process's peak memory so far."""
@@ -79,10 +102,15 @@ class EngineProcess:
 
 
 class ExportProcess:
-    """Operations of the process that exports a PyTorch network to ONNX."""
+    """Operations of the process that exports a PyTorch network to ONNX.
 
-    def __init__(self, inputs: str, network: Mapping[str, Any]) -> None:
-        self._inputs, self._network = Path(inputs), network
+    `dynamic` are arguments of `dynamic_inputs`, for a file with symbolic extents.
+    """
+
+    def __init__(
+        self, inputs: str, network: Mapping[str, Any], dynamic: Mapping[str, Any] | None = None
+    ) -> None:
+        self._inputs, self._network, self._dynamic = Path(inputs), network, dynamic
 
     def usable(self) -> bool:
         """See Operations."""
@@ -95,7 +123,7 @@ class ExportProcess:
     def export(self, path: str) -> dict[str, Any]:
         """Writes the ONNX file."""
         start = time.perf_counter()
-        export_onnx(self._source, Path(path))
+        export_onnx(self._source, Path(path), self._dynamic)
         return {"export_s": time.perf_counter() - start}
 
 
@@ -104,6 +132,10 @@ def module_source(network: Mapping[str, Any], inputs: tuple[NDArray[Any], ...]) 
     from ....compiler.networks import load_network  # imports torch
 
     return NetworkSource(inputs, module=load_network(**network).module)
+
+
+def _as_bounds(shape: Sequence[int | Sequence[int]]) -> Bounds:
+    return tuple(extent if isinstance(extent, int) else (extent[0], extent[1]) for extent in shape)
 
 
 def save_arrays(path: Path, arrays: tuple[NDArray[Any], ...] | list[NDArray[Any]]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ....compiler.types import NETWORK_DTYPES
-from .base import Call, Engine, Form, NetworkSource
+from .base import Bind, Engine, Form, NetworkSource
 
 
 class TvmLibrary(Engine):
@@ -22,13 +22,13 @@ class TvmLibrary(Engine):
         """See Engine."""
         from .. import load  # noqa: F401
 
-    def load(self, source: NetworkSource) -> Call:
+    def load(self, source: NetworkSource) -> Bind:
         """See Engine."""
         from ..load import load
 
         assert source.path is not None
         network = load(source.path, threads=self.threads)
-        return lambda: network(*source.inputs)
+        return lambda inputs: lambda: network(*inputs)
 
     def arrays(self, outputs: Any) -> list[NDArray[Any]]:
         """See Engine."""

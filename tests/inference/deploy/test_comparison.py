@@ -146,7 +146,7 @@ def test_without_a_compiler_the_tuned_network_is_timed_in_this_process(
     ("changes", "reason"),
     [
         ({"network": Network("file", (), onnx_path=Path("network.onnx"))}, "the network is an ONNX file"),
-        ({"arguments": {"kwargs": {"activation": np.float32}}}, "no JSON values"),
+        ({"arguments": {"kwargs": {"activation": np.float32}}}, "not JSON values"),
         ({"device": "metal"}, "does not run on metal"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from foretune.inference.dynamic.settings import check_dynamic
 from foretune.inference.run.config import TuneConfig
 from foretune.inference.tune import run
 from rich.console import Console
+from support.paths import ROOT
 from tvm.support.cc import get_cc
 
 pytestmark = pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")
@@ -43,7 +45,11 @@ def config(folder: Path, **changed: Any) -> TuneConfig:
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[DynamicResult, Path]:
     folder = tmp_path_factory.mktemp("dynamic")
-    result = run(config(folder), Console(quiet=True))
+    settings = config(folder, rivals=["eager"], timing_repeats=1, rival_limit_s=600.0)
+    with pytest.MonkeyPatch.context() as patch:  # the process of a rival builds the network, too
+        paths = [str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        patch.setenv("PYTHONPATH", os.pathsep.join(paths))
+        result = run(settings, Console(quiet=True))
     assert isinstance(result, DynamicResult)
     return result, folder
 
@@ -61,6 +67,17 @@ def test_outputs_are_compared_at_several_sizes(tuned: tuple[DynamicResult, Path]
     assert all(one.max_abs_difference <= one.tolerance for one in result.sizes)
     assert {task["kind"] for task in result.tasks} >= {"product", "rows"}
     assert json.loads((folder / "report" / FILE).read_text())["symbols"] == {"b": [1, 3], "n": [1, 33]}
+
+
+def test_rivals_are_timed_at_three_sizes(tuned: tuple[DynamicResult, Path]) -> None:
+    result, folder = tuned
+    assert {one.name: one.error for one in result.rivals.engines} == {"tuned TVM": "", "PyTorch eager": ""}
+    sizes = [{"b": 1, "n": 1}, {"b": 2, "n": 6}, {"b": 3, "n": 33}]
+    for name in ("tuned TVM", "PyTorch eager"):
+        rows = [one for one in result.rivals.timings if one.name == name]
+        assert [one.sizes for one in rows] == sizes
+        assert all(one.latency_s is not None and one.latency_s > 0 and not one.error for one in rows)
+    assert len(json.loads((folder / "report" / FILE).read_text())["rivals"]["timings"]) == 6
 
 
 def test_the_library_runs_every_size_in_range(loaded: LoadedNetwork) -> None:

@@ -73,6 +73,34 @@ def test_an_engine_gives_the_reference_outputs(location: str, files: Path, tmp_p
     check_engine(location, files, tmp_path / "outputs.npz")
 
 
+@pytest.mark.parametrize("name", ["eager", "eager_channels_last", "onnxruntime", "openvino"])
+def test_an_engine_runs_other_shapes(name: str, tmp_path: Path) -> None:
+    kind = engine_class(RIVALS[name])
+    if reason := kind.missing() or onnx_export.missing():
+        pytest.skip(reason)
+    first, other = (load_network(**{**NETWORK, "inputs": [shape]}) for shape in ([2, 8, 7, 7], [1, 8, 3, 5]))
+    inputs, path = tmp_path / "inputs.npz", tmp_path / "network.onnx"
+    save_arrays(inputs, first.inputs)
+    arguments = {**NETWORK, "inputs": [[2, 8, 7, 7]]}
+    if kind.form is Form.ONNX:
+        dims = {"b": "1:4", "h": "2:8", "w": "2:8"}
+        dynamic = {"network": "", "inputs": [["b", 8, "h", "w"]], "batch": 1, "dims": dims}
+        exporter = ExportProcess(str(inputs), arguments, dynamic)
+        exporter.prepare()
+        exporter.export(str(path))
+    bounds = [[[1, 4], 8, [2, 8], [2, 8]]]
+    network = arguments if kind.form is Form.MODULE else None
+    process = EngineProcess(RIVALS[name], 2, str(inputs), network, str(path), bounds=bounds)
+    process.prepare()
+    outputs = tmp_path / "outputs.npz"
+    assert process.load(str(outputs))["compilations"] is None
+    assert compare_outputs(first.reference_outputs(), load_arrays(outputs)).agrees
+    save_arrays(inputs, other.inputs)
+    assert process.bind(str(inputs), str(outputs))["first_s"] > 0
+    assert compare_outputs(other.reference_outputs(), load_arrays(outputs)).agrees
+    assert process.turn(0.01)["calls"] >= 1
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [name for name in RIVALS if CUDA in engine_class(RIVALS[name]).devices])
 def test_pytorch_runs_on_a_gpu_in_float32(

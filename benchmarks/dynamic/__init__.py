@@ -1,0 +1,1 @@
+"""Networks of dynamic shapes: one library for all sizes, compared with other engines size by size."""

@@ -1,0 +1,103 @@
+"""Rivals of a network of dynamic shapes, timed with its library at a few sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from ...compiler.dynamic.symbols import Symbol
+from ...compiler.networks import Network
+from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs
+from ...compiler.networks.inputs import example_inputs
+from ...dataset.measure.worker.scratch import ScratchFolder
+from ...wording import MISSING, milliseconds
+from ..deploy.compile import CompiledNetwork
+from ..deploy.rivals.registry import LIBRARY
+from ..run.config import TuneConfig
+from ..run.result import TUNED
+from .comparison import EngineStart, Entrant, SizesComparison, SizeTiming, rivals_named, shown
+from .settings import asked_rivals
+
+
+@dataclass(frozen=True)
+class RivalTimings:
+    """Engines that ran the network, and their latencies."""
+
+    engines: tuple[EngineStart, ...] = ()
+    timings: tuple[SizeTiming, ...] = ()
+
+    def table(self) -> Table:
+        """A row for each size, a column for each engine."""
+        table = Table(title="latency in turns with other engines")
+        table.add_column("size")
+        names = [one.name for one in self.engines]
+        for name in names:
+            table.add_column(name, justify="right")
+        for size in dict.fromkeys(shown(one.sizes) for one in self.timings):
+            cells = {one.name: _cell(one) for one in self.timings if shown(one.sizes) == size}
+            table.add_row(size, *(cells.get(name, MISSING) for name in names))
+        return table
+
+    def remarks(self) -> list[str]:
+        """A sentence for each engine that failed."""
+        return [f"{one.name} is left out: {one.error}" for one in self.engines if one.error]
+
+
+def time_rivals(
+    config: TuneConfig, network: Network, dynamic: DynamicInputs, compiled: CompiledNetwork, ready_s: float
+) -> RivalTimings:
+    """Times the library and the rivals that were asked for at a few sizes.
+
+    `ready_s` are the seconds that the library took so far. Raises NetworkBuildError if it cannot be linked.
+    """
+    scratch = ScratchFolder()
+    try:
+        library = config.export
+        if library is None:
+            compiled.export(library := scratch.path / "network.so")
+        own = Entrant(TUNED, LIBRARY, Path(library), before_s=ready_s)
+        names = ("network", "inputs", "batch", "dims")
+        arguments = {
+            "name_or_path": config.network,
+            "inputs": dynamic.at(dynamic.traced),
+            "seed": config.seed,
+            "kwargs": config.kwargs,
+        }
+        with SizesComparison(
+            network,
+            arguments,
+            {name: getattr(config, name) for name in names},
+            dynamic,
+            lambda sizes: example_inputs(dynamic.at(sizes), config.seed),
+            [own, *rivals_named(asked_rivals(config), network.onnx_path)],
+            limit_s=config.rival_limit_s,
+        ) as comparison:
+            comparison.start()
+            timings = [
+                timing
+                for sizes in sizes_to_time(dynamic.symbols)
+                for timing in comparison.at(sizes, repeats=config.timing_repeats)
+            ]
+            return RivalTimings(tuple(comparison.starts.values()), tuple(timings))
+    finally:
+        scratch.cleanup()
+
+
+def sizes_to_time(symbols: Mapping[str, Symbol]) -> list[dict[str, int]]:
+    """The smallest sizes, their geometric means with the largest, and the largest."""
+    found = [
+        {name: one.low for name, one in symbols.items()},
+        {name: round(math.sqrt(one.low * one.high)) for name, one in symbols.items()},
+        {name: one.high for name, one in symbols.items()},
+    ]
+    return [sizes for number, sizes in enumerate(found) if sizes not in found[:number]]
+
+
+def _cell(one: SizeTiming) -> str:
+    if one.error:
+        return "failed"
+    return f"{milliseconds(one.latency_s)}{' (disturbed)' if one.disturbed else ''}"
