@@ -92,7 +92,7 @@ class Extent:
     def parsed(cls, text: str, where: str) -> Extent:
         """The extent of a text such as `n`, `8*n` or `n+1`. Raises DynamicShapeError, which names `where`."""
         found = _EXTENT.fullmatch(text)
-        if found is None or (found["before"] and found["after"]):
+        if found is None or not is_extent(text):
             raise DynamicShapeError(
                 f"{where}: {text!r} is no extent; write a number, a range such as n=1:512, or n, 8*n or n+1"
             )
@@ -101,6 +101,12 @@ class Extent:
         if factor < 1:
             raise DynamicShapeError(f"{where}: {text!r} is always the same; write the number")
         return cls(found["name"], factor, offset)
+
+
+def is_extent(text: str) -> bool:
+    """Whether a text is an extent such as `n`, `8*n` or `n+1`."""
+    found = _EXTENT.fullmatch(text)
+    return found is not None and not (found["before"] and found["after"])
 
 
 def extents_and_ranges(shape: Iterable[Any], where: str) -> tuple[list[int | Extent], dict[str, Symbol]]:
@@ -139,13 +145,27 @@ def joined(found: Iterable[Mapping[str, Symbol]]) -> dict[str, Symbol]:
     return symbols
 
 
-def symbols_of_dims(dims: Mapping[str, Any]) -> dict[str, Symbol]:
-    """Symbols of the option `dims`: `{n: 1:512}`, or `{n: {range: 1:512, sizes: lengths.csv}}`.
+def numbers_of_dims(dims: Mapping[str, Any]) -> dict[str, int]:
+    """Symbols to which the option `dims` gives a number in place of a range: `{batch: 1}`.
 
     Raises DynamicShapeError.
     """
+    found = {name: given for name, given in dims.items() if type(given) is int}
+    for name, number in found.items():
+        if number < 1:
+            raise DynamicShapeError(f"dims.{name}={number}: a size is at least 1")
+    return found
+
+
+def symbols_of_dims(dims: Mapping[str, Any]) -> dict[str, Symbol]:
+    """Symbols of the option `dims`: `{n: 1:512}`, or `{n: {range: 1:512, sizes: lengths.csv}}`.
+
+    Symbols with a number are left out, see `numbers_of_dims`. Raises DynamicShapeError.
+    """
     found = {}
     for name, given in dims.items():
+        if type(given) is int:
+            continue
         settings = dict(given) if isinstance(given, Mapping) else {"range": given}
         if unknown := sorted(set(settings) - {"range", "sizes"}):
             raise DynamicShapeError(
@@ -167,7 +187,8 @@ def require_symbols(used: Iterable[str], symbols: Mapping[str, Symbol], network:
     for name in names:
         if name not in symbols:
             raise DynamicShapeError(
-                f"{name} has no range; give dims.{name}=1:512, or write {name}=1:512 once"
+                f"{name} has no range; give dims.{name}=1:512, or write {name}=1:512 once, or give a number: "
+                f"dims.{name}=1"
             )
     for name in symbols:
         if name not in names:

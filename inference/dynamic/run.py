@@ -72,6 +72,8 @@ class DynamicRun:
             network = load_network(
                 config.network, inputs=dynamic.at(dynamic.traced), seed=config.seed, kwargs=config.kwargs
             )
+        if network.module is None:
+            dynamic = dynamic.without_values()
         fused = to_symbolic_relax(network, dynamic, target, config.lowering, self.watch.stage)
         with self.watch.stage("choose kernels"):
             mod, tasks = scheduled(fused, dynamic, target)

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import tvm
+from torch import nn
 from tvm.target import Target
 
 from ....errors import UserError
@@ -15,6 +16,7 @@ from ...codegen.plain_schedules import plainly_scheduled
 from ...templates.cpu.dynamic.families import SCHEDULED, with_families
 from ..extraction import NetworkExportError
 from ..importing import torch_import
+from ..importing.onnx_torch.graph_module import OnnxModule
 from ..loading import Network, kind_and_line
 from ..lowering.buildable import LOWERING, Stage
 from ..lowering.fold_batch_norm import fold_batch_norm
@@ -34,7 +36,7 @@ def to_symbolic_relax(
     """The network as fused TIR functions and a Relax `main`, whose inputs have the symbols as extents.
 
     Args:
-        network: a PyTorch module with example inputs for `dynamic.traced`.
+        network: a PyTorch module or an ONNX file, with example inputs for `dynamic.traced`.
         dynamic: shapes of the inputs.
         target: a CPU.
         lowering: options of the lowering; alternatives to convolutions do not apply.
@@ -58,15 +60,21 @@ def to_symbolic_relax(
 def _lowered(
     network: Network, dynamic: DynamicInputs, target: Target, lowering: Lowering, stage: Stage
 ) -> tvm.IRModule:
-    assert network.module is not None
     with stage("torch.export"):
-        program = export(network.module, network.torch_inputs(), dynamic, network.name)
+        program = export(_module(network), network.torch_inputs(), dynamic, network.name)
     with stage("conversion to Relax"):
         before = guards_of(program)
         mod = torch_import.to_relax(program, SymbolicImporter(dynamic))
         check_guards(program, dynamic, before, network.name)
     with stage(LOWERING):
         return lower(fold_batch_norm(mod), target, lowering)
+
+
+def _module(network: Network) -> nn.Module:
+    if network.module is not None:
+        return network.module
+    assert network.onnx_path is not None
+    return OnnxModule(network.onnx_path)
 
 
 def scheduled(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import signature
 from itertools import product
@@ -16,7 +16,10 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from ....errors import UserError
 from ...dynamic.symbols import DynamicShapeError, Extent
+from ..importing.onnx_torch.graph_module import OnnxModule
+from ..loading import kind_and_line
 from ..outputs import TensorsOnly
 from .dynamic_inputs import DynamicInputs, Shape
 
@@ -38,12 +41,16 @@ def export(
     network = TensorsOnly(module).eval()
     shapes = [None if shape is None else _dims_of(shape, dims) for shape in dynamic.shapes]
     bound = signature(network.forward).bind(*shapes)
-    with torch.no_grad(), _recorded_guards() as guards:
+    is_file = isinstance(module, OnnxModule)
+    place = (lambda: module.place) if is_file else _users_line
+    with torch.no_grad(), _recorded_guards(place) as guards:
         try:
             program = torch.export.export(network, inputs, dynamic_shapes=dict(bound.arguments))
         except Exception as error:
-            reason = _violation(str(error), dynamic, guards)
+            reason = _violation(str(error), dynamic, guards, "operator" if is_file else "line")
             if reason is None:
+                if is_file and not isinstance(error, UserError):
+                    raise module.failed(kind_and_line(error)) from error
                 raise
             raise DynamicShapeError(f"network={name}: {reason}") from error
     _reshape_in_place_of_views(program)
@@ -77,15 +84,20 @@ _GUARD = re.compile(
 _SIZES = re.compile(r"size of tensor .* must match the size of tensor")
 
 
-def _violation(message: str, dynamic: DynamicInputs, guards: Sequence[tuple[str, str]]) -> str | None:
-    """Demand of a network on its sizes that the ranges do not keep; None for another error."""
+def _violation(
+    message: str, dynamic: DynamicInputs, guards: Sequence[tuple[str, str]], unit: str
+) -> str | None:
+    """Demand of a network on its sizes that the ranges do not keep; None for another error.
+
+    `unit` is the part of the network that the guards name: a line, or an operator of a file.
+    """
     line = f" ({guards[-1][1]})" if guards else ""
     if found := _CONSTANT.search(message):
         fixed = next((place for guard, place in guards if guard.startswith("Eq(")), "")
         line = f" ({fixed})" if fixed else line
         return (
             f"its code works for {found[1]}={found[2]} alone, with which it was traced{line}; write the "
-            "number in place of the symbol, or change that line"
+            f"number in place of the symbol, or change that {unit}"
         )
     if found := _EQUAL.search(message):
         return f"{found[1]} and {found[2]} must be equal{line}; give both the same symbol"
@@ -94,7 +106,7 @@ def _violation(message: str, dynamic: DynamicInputs, guards: Sequence[tuple[str,
         shown = dynamic.symbols.get(name, name)
         return (
             f"not all sizes of {shown} take the same way through its code, which demands "
-            f"{guard.replace(source, name)}{line}; change the range, or that line"
+            f"{guard.replace(source, name)}{line}; change the range, or that {unit}"
         )
     if _SIZES.search(message):
         sizes = ", ".join(f"{name}={size}" for name, size in dynamic.traced.items())
@@ -103,8 +115,8 @@ def _violation(message: str, dynamic: DynamicInputs, guards: Sequence[tuple[str,
 
 
 @contextmanager
-def _recorded_guards() -> Iterator[list[tuple[str, str]]]:
-    """Conditions on symbols that PyTorch records inside the block, each with the line of a user's code."""
+def _recorded_guards(place: Callable[[], str]) -> Iterator[list[tuple[str, str]]]:
+    """Conditions on symbols that PyTorch records inside the block, each with the place of the network."""
     found: list[tuple[str, str]] = []
     log: Any = getattr(ShapeEnv, "_log_guard", None)
     if log is None:  # a name that PyTorch may change
@@ -112,7 +124,7 @@ def _recorded_guards() -> Iterator[list[tuple[str, str]]]:
         return
 
     def logged(env: ShapeEnv, prefix: str, guard: Any, *rest: Any, **options: Any) -> Any:
-        found.append((str(guard), _users_line()))
+        found.append((str(guard), place()))
         return log(env, prefix, guard, *rest, **options)
 
     ShapeEnv._log_guard = logged  # type: ignore[method-assign, assignment]
