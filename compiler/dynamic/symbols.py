@@ -12,6 +12,9 @@ from typing import Any
 
 from ...errors import UserError
 
+BEYOND = "beyond"
+"""Name of the function of a library that runs sizes outside of the ranges."""
+
 EXAMPLE = '[[1,"n=1:512"]]'
 _RANGE = re.compile(r"\s*(-?\d+)\s*:\s*(-?\d+)\s*")
 _NAME = re.compile(r"[A-Za-z_]\w*")

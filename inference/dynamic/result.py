@@ -11,12 +11,10 @@ from typing import Any
 from rich.table import Table
 
 from ...files import write_whole
+from .families import PLAIN
 
 FILE = "dynamic.json"
 """Name of the result in the folder of the report."""
-
-PLAIN = "plain"
-"""Kind of a task with a plain schedule in place of a family of kernels."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +27,12 @@ class SizeResult:
     tolerance: float
     median_s: float
     """Median latency in this process, in seconds; other work on the machine disturbs it."""
+    beyond: bool = False
+    """Whether the size is outside of the ranges, where code without kernels runs."""
 
     def __str__(self) -> str:
-        return ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        return f"{sizes} (beyond)" if self.beyond else sizes
 
 
 @dataclass(frozen=True)
