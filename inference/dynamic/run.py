@@ -22,6 +22,7 @@ from ...compiler.networks import Network, load_network
 from ...compiler.networks.dynamic.beyond import with_beyond
 from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, dynamic_inputs
 from ...compiler.networks.dynamic.lowering import for_any_size, scheduled, to_symbolic_relax
+from ...compiler.networks.dynamic.solved_symbols import with_solved_symbols
 from ...compiler.networks.inputs import example_inputs
 from ...compiler.tvm_compat import parse_target, runs_here
 from ...errors import UserError, first_line
@@ -200,6 +201,7 @@ def compile_symbolic(
     improve_code()
     mod = marked_internal(mod)
     description = describe(mod, target, {}, dynamic, tasks)
+    mod = with_solved_symbols(mod, dynamic, (MAIN, BEYOND))
     described = mod if description is None else with_description(mod, description)
     try:
         with build_context(target):
