@@ -45,7 +45,7 @@ def export(
     place = (lambda: module.place) if is_file else _users_line
     with torch.no_grad(), _recorded_guards(place) as guards:
         try:
-            program = torch.export.export(network, inputs, dynamic_shapes=dict(bound.arguments))
+            program = _exported(network, inputs, dict(bound.arguments))
         except Exception as error:
             reason = _violation(str(error), dynamic, guards, "operator" if is_file else "line")
             if reason is None:
@@ -55,6 +55,41 @@ def export(
             raise DynamicShapeError(f"network={name}: {reason}") from error
     _reshape_in_place_of_views(program)
     return program
+
+
+def _exported(
+    network: nn.Module, inputs: tuple[torch.Tensor, ...], shapes: dict[str, Any]
+) -> ExportedProgram:
+    """The program; raises what PyTorch raises.
+
+    PyTorch refuses a condition that it cannot prove, such as `1 % (n // 2) != 0` for n over 3. So the network is
+    exported again with such conditions as checks of each call, which are tried for the sizes of the range here.
+    """
+    try:
+        return torch.export.export(network, inputs, dynamic_shapes=shapes)
+    except Exception as error:
+        if not _GUARD.search(str(error)) or _DEFERRED not in signature(torch.export.export).parameters:
+            raise
+        program = torch.export.export(network, inputs, dynamic_shapes=shapes, **{_DEFERRED: True})
+        if broken_guards(program, [*removed_checks(program), *guards_of(program)]):
+            raise
+        return program
+
+
+_DEFERRED = "prefer_deferred_runtime_asserts_over_guards"
+
+
+def removed_checks(program: ExportedProgram) -> list[Any]:
+    """Conditions on symbols that a program checks in each call, whose checks are removed in place.
+
+    Each retracing, as for decompositions, inserts them again.
+    """
+    checks = program.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_scalar.default)
+    conditions = [getattr(node.args[0], "meta", {}).get("val") for node in checks]
+    for node in checks:
+        program.graph.erase_node(node)
+    program.graph.eliminate_dead_code()
+    return [one.node.expr for one in conditions if isinstance(one, torch.SymBool)]
 
 
 def _reshape_in_place_of_views(program: ExportedProgram) -> None:
@@ -75,6 +110,7 @@ def _dims_of(shape: Shape, dims: Mapping[str, Any]) -> dict[int, Any]:
 
 
 _CONSTANT = re.compile(r"You marked (\S+) as dynamic but your code specialized it to be a constant \((\d+)\)")
+_SPECIALISED = re.compile(r"guards generated for (\S+) = .* resulted in a specialized value of (\d+)")
 _EQUAL = re.compile(r"The values of (\S+) = .* and (\S+) = .* must always be equal")
 _GUARD = re.compile(
     r"Not all values of (\S+) = (\S+) in the specified range .* satisfy the generated guard (.*)"
@@ -92,7 +128,7 @@ def _violation(
     `unit` is the part of the network that the guards name: a line, or an operator of a file.
     """
     line = f" ({guards[-1][1]})" if guards else ""
-    if found := _CONSTANT.search(message):
+    if found := _CONSTANT.search(message) or _SPECIALISED.search(message):
         fixed = next((place for guard, place in guards if guard.startswith("Eq(")), "")
         line = f" ({fixed})" if fixed else line
         return (
@@ -164,15 +200,23 @@ def check_guards(program: ExportedProgram, dynamic: DynamicInputs, before: Seque
         before: `guards_of` the program before, which PyTorch has compared with the ranges.
         name: name of the network, for errors.
     """
+    for guard in broken_guards(program, guards_of(program)[len(before) :]):
+        raise DynamicShapeError(
+            f"network={name}: the conversion of one of its operators works only for sizes with {guard}; "
+            f"narrow the range of {', '.join(dynamic.symbols)}"
+        )
+
+
+def broken_guards(program: ExportedProgram, guards: Sequence[Any]) -> list[Any]:
+    """Conditions on symbols that some sizes of their ranges do not meet."""
     ranges = {str(one): bounds for env in _environments(program) for one, bounds in env.var_to_range.items()}
-    for guard in guards_of(program)[len(before) :]:
+    broken = []
+    for guard in guards:
         free = sorted(guard.free_symbols, key=str)
         tried = product(*(_tried(ranges[str(one)], MOST_TRIED // 4 ** (len(free) - 1)) for one in free))
         if any(guard.subs(dict(zip(free, sizes, strict=True))) == sympy.false for sizes in tried):
-            raise DynamicShapeError(
-                f"network={name}: the conversion of one of its operators works only for sizes with {guard}; "
-                f"narrow the range of {', '.join(dynamic.symbols)}"
-            )
+            broken.append(guard)
+    return broken
 
 
 MOST_TRIED = 512
