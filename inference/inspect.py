@@ -71,7 +71,6 @@ class InspectConfig:
                 f"programs={self.programs}: must be at least 1; checkpoint=null draws none"
             )
 
-
     @property
     def members(self) -> list[Member]:
         """Networks to inspect."""
@@ -89,7 +88,10 @@ class InspectConfig:
 
 
 def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook:
-    """Reads a network of fixed shapes and its database, prints the outlook and returns it. Raises UserError."""
+    """Reads a network of fixed shapes and its database, prints the outlook and returns it.
+
+    Raises UserError.
+    """
     console = console or CommandConsole()
     if config.output is not None:
         check_writable(config.output, "output")

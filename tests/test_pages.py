@@ -58,7 +58,9 @@ def datasheet(name: str, folder: Path) -> Page:
 def dynamic(name: str, folder: Path) -> Page:
     """A run with dynamic shapes of a network, tasks and a file that are called `name`."""
     tasks = [{**task, "name": name} for task in DYNAMIC.tasks]
-    return dynamic_page(replace(DYNAMIC, network=name, tasks=tuple(tasks), exported=name, stage_s={name: 1.0}))
+    return dynamic_page(
+        replace(DYNAMIC, network=name, tasks=tuple(tasks), exported=name, stage_s={name: 1.0})
+    )
 
 
 def advice(name: str, folder: Path) -> Page:

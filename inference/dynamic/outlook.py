@@ -68,8 +68,8 @@ def library_outlook(path: Path) -> DynamicOutlook:
     library = load(path, threads=1)
     if not library.symbols:
         raise DynamicShapeError(
-            f"network={path}: a library of fixed shapes, whose schedules are in the database of its run; give "
-            "the network that it was made of"
+            f"network={path}: a library of fixed shapes, whose schedules are in the database of its run; "
+            "give the network that it was made of"
         )
     return DynamicOutlook(
         network=str(path),

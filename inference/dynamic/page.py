@@ -29,7 +29,9 @@ def dynamic_page(result: DynamicResult) -> Page:
             families_table(result.tasks),
             _settings(result),
         ],
-        "" if result.sizes else "The library does not run here: its outputs are not compared with the original.",
+        ""
+        if result.sizes
+        else "The library does not run here: its outputs are not compared with the original.",
     )
 
 
@@ -43,17 +45,10 @@ def write_page(result: DynamicResult, folder: Path) -> Path:
 def _headline(result: DynamicResult) -> list[Fact]:
     facts = []
     if result.sizes:
-        worst = max(result.sizes, key=lambda one: one.max_abs_difference / one.tolerance)
-        share = worst.max_abs_difference / worst.tolerance
-        facts.append(
-            Fact(
-                "Outputs",
-                "agree",
-                f"at {counted(len(result.sizes), 'size')}; largest difference {100 * share:.2g} % of the tolerance, at "
-                f"{worst}",
-                good=True,
-            )
-        )
+        worst = max(result.sizes, key=_share_of_tolerance)
+        sizes, share = counted(len(result.sizes), "size"), 100 * _share_of_tolerance(worst)
+        detail = f"at {sizes}; largest difference {share:.2g} % of the tolerance, at {worst}"
+        facts.append(Fact("Outputs", "agree", detail, good=True))
     families = [task for task in result.tasks if task.get("tables")]
     plain = f"; {counted(len(result.plain), 'task')} with plain schedules" if result.plain else ""
     facts.append(
@@ -68,11 +63,15 @@ def _headline(result: DynamicResult) -> list[Fact]:
     return facts
 
 
+def _share_of_tolerance(one: SizeResult) -> float:
+    return one.max_abs_difference / one.tolerance if one.tolerance else 0.0
+
+
 def sizes_table(result: DynamicResult) -> Table:
     """A row for each compared size."""
     note = (
-        "Outputs are compared with the original's. Latencies are medians of a few runs in this process, which "
-        "other work on the machine disturbs."
+        "Outputs are compared with the original's. Latencies are medians of a few runs in this process, "
+        "which other work on the machine disturbs."
     )
     beyond = any(one.beyond for one in result.sizes)
     if beyond:

@@ -34,10 +34,12 @@ def sizes_to_compare(symbols: Mapping[str, Symbol]) -> list[dict[str, int]]:
 
 
 def sizes_beyond(symbols: Mapping[str, Symbol]) -> list[dict[str, int]]:
-    """Values of all symbols outside of the ranges: all too large, each alone, and all too small if they can be."""
+    """Values outside of the ranges: all symbols too large, each alone, and all too small if they can be."""
     found = [{name: symbol.high + 1 for name, symbol in symbols.items()}]
     for name in symbols:
-        found.append({other: symbol.low for other, symbol in symbols.items()} | {name: 2 * symbols[name].high + 1})
+        found.append(
+            {other: symbol.low for other, symbol in symbols.items()} | {name: 2 * symbols[name].high + 1}
+        )
     small = {name: symbol.low - 1 for name, symbol in symbols.items() if symbol.low > 1}
     if small:
         found.append({name: symbol.low for name, symbol in symbols.items()} | small)

@@ -22,7 +22,6 @@ from ..report.energy import ReportConfig
 from ..search.config import OneShotConfig
 from .network_set import Member, check_export, export_of, members_of
 
-
 REFUSE, ALLOW = "refuse", "allow"
 """Calls with sizes outside of the ranges of a dynamic network: an error, or code without kernels."""
 

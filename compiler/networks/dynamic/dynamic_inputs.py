@@ -62,7 +62,6 @@ class DynamicInputs:
             )
         return found
 
-
     def without_values(self) -> DynamicInputs:
         """The inputs of an ONNX file that a caller gives: inputs with a value become constants."""
         kept = [place for place, shape in enumerate(self.shapes) if shape is not None]

@@ -32,8 +32,8 @@ def own_specs(path: Path, batch: int | str, named: Collection[str]) -> list[Inpu
             if given is None or (isinstance(given, str) and not is_extent(given)):
                 shown = "no name" if given is None else f"the name {given!r}"
                 raise DynamicShapeError(
-                    f"network={path}: dimension {axis} of input {name} has {shown} in the file, so that dims= "
-                    "cannot give its range; give the shapes of all inputs, as in inputs=[[1,\"n=1:512\"]]"
+                    f"network={path}: dimension {axis} of input {name} has {shown} in the file, so that "
+                    'dims= cannot give its range; give the shapes of all inputs, as in inputs=[[1,"n=1:512"]]'
                 )
             extents.append(given)
         specs.append({"shape": extents, "dtype": dtype})
@@ -65,8 +65,7 @@ def _completed(
     if isinstance(shape, Sequence) and not isinstance(shape, str):
         fixed = [isinstance(extent, int) for extent in declared]
         if len(shape) != len(declared) or any(
-            is_fixed and own != extent
-            for is_fixed, own, extent in zip(fixed, declared, shape, strict=True)
+            is_fixed and own != extent for is_fixed, own, extent in zip(fixed, declared, shape, strict=True)
         ):
             shown = ["any" if isinstance(one, str) or one is None else one for one in declared]
             raise DynamicShapeError(

@@ -18,7 +18,10 @@ from .expressions import INDEX
 
 
 def with_solved_symbols(mod: tvm.IRModule, dynamic: DynamicInputs, entries: Collection[str]) -> tvm.IRModule:
-    """The module whose functions of these names, if it has them, solve the shapes of inputs for all symbols."""
+    """The module whose functions solve the shapes of their inputs for all symbols.
+
+    `entries` are names of functions that it may have.
+    """
     extents = {extent for shape in dynamic.shapes for extent in shape or ()}
     missing = [name for name in dynamic.symbols if Extent(name) not in extents]
     if not missing:

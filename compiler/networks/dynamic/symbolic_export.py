@@ -62,8 +62,9 @@ def _exported(
 ) -> ExportedProgram:
     """The program; raises what PyTorch raises.
 
-    PyTorch refuses a condition that it cannot prove, such as `1 % (n // 2) != 0` for n over 3. So the network is
-    exported again with such conditions as checks of each call, which are tried for the sizes of the range here.
+    PyTorch refuses a condition that it cannot prove, such as `1 % (n // 2) != 0` for n over 3. So the network
+    is exported again with such conditions as checks of each call, which are tried here for the sizes of the
+    range.
     """
     try:
         return torch.export.export(network, inputs, dynamic_shapes=shapes)

@@ -1,7 +1,7 @@
 """One operator of a graph with the values of its operands.
 
-A value is a tensor, or a NumPy array of objects: constants, and numbers that follow from extents. The elements
-of such an array are Python's numbers or PyTorch's symbols.
+A value is a tensor, or a NumPy array of objects: constants, and numbers that follow from extents. The
+elements of such an array are Python's numbers or PyTorch's symbols.
 """
 
 from __future__ import annotations

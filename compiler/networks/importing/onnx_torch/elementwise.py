@@ -46,8 +46,7 @@ def _cast(call: Call) -> torch.Tensor:
 
 def _clip(call: Call) -> torch.Tensor:
     low, high = (
-        call.number(place) if call.has(place) else call.get(name)
-        for place, name in ((1, "min"), (2, "max"))
+        call.number(place) if call.has(place) else call.get(name) for place, name in ((1, "min"), (2, "max"))
     )
     return call.tensor() if low is None and high is None else torch.clamp(call.tensor(), low, high)
 

@@ -44,8 +44,8 @@ def _divided(left: Any, right: Any) -> Any:
     """A quotient; one of whole numbers is rounded towards 0, and extents are positive."""
     if any(isinstance(one, float | torch.SymFloat) for one in (left, right)):
         return left / right
-    if isinstance(left, int) and isinstance(right, int):
-        return int(math.trunc(left / right)) if abs(left) < 2**52 else left // right
+    if isinstance(left, int) and isinstance(right, int) and (left < 0) != (right < 0):
+        return -(-left // right)
     return left // right
 
 

@@ -1,7 +1,7 @@
 """A PyTorch module that computes an ONNX graph, one operator after another.
 
-Extents stay symbols: `Shape` makes numbers of them, with which the graph computes in `extents`, and which become
-extents of a tensor again in `Reshape` or `Expand`.
+Extents stay symbols: `Shape` makes numbers of them, with which the graph computes in `extents`, and which
+become extents of a tensor again in `Reshape` or `Expand`.
 """
 
 from __future__ import annotations

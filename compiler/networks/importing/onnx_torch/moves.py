@@ -131,7 +131,9 @@ def _pad(call: Call) -> torch.Tensor:
     first = min((axis for axis in axes if not (_is(before[axis], 0) and _is(after[axis], 0))), default=None)
     if first is None:
         return x
-    around = [one for axis in reversed(range(first, x.dim())) for one in (before.get(axis, 0), after.get(axis, 0))]
+    around = [
+        one for axis in reversed(range(first, x.dim())) for one in (before.get(axis, 0), after.get(axis, 0))
+    ]
     if mode == "constant":
         value = call.number(2) if call.has(2) else call.get("value", 0)
         return functional.pad(x, around, value=value)
@@ -245,4 +247,3 @@ MOVES: Mapping[str, Convert] = {
     "Unsqueeze": _unsqueeze,
 }
 """Conversions by operator."""
-

@@ -42,7 +42,10 @@ def test_a_symbol_of_the_file_may_have_a_number(file: str) -> None:
 
 
 def test_batch_is_the_leading_extent(file: str) -> None:
-    assert dynamic_inputs(file, None, "1:4", {"sequence": 3}).shapes == ((Extent("batch"), 3), (Extent("batch"), 8))
+    assert dynamic_inputs(file, None, "1:4", {"sequence": 3}).shapes == (
+        (Extent("batch"), 3),
+        (Extent("batch"), 8),
+    )
     assert dynamic_inputs(file, None, 4, {"sequence": "1:9"}).shapes == ((4, Extent("sequence")), (4, 8))
 
 

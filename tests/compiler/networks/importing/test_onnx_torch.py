@@ -153,7 +153,9 @@ def test_convolutions_and_pooling(tmp_path: Path) -> None:
         node("Conv", "x", "w", "b", to="c", strides=[2, 1], pads=[1, 0, 0, 2], kernel_shape=[3, 3]),
         node("MaxPool", "c", to="m", kernel_shape=[2, 2], pads=[0, 0, 1, 1], strides=[2, 2]),
         node("AveragePool", "m", to="a", kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1),
-        node("Resize", "a", "", "factors", to="r", mode="linear", coordinate_transformation_mode="half_pixel"),
+        node(
+            "Resize", "a", "", "factors", to="r", mode="linear", coordinate_transformation_mode="half_pixel"
+        ),
         node("GlobalAveragePool", "r"),
     ]
     constants = {"w": floats(6, 3, 3, 3), "b": floats(6), "factors": np.array([1, 1, 2, 2], np.float32)}
