@@ -18,7 +18,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ....errors import UserError
 from ...dynamic.symbols import DynamicShapeError, Extent
-from ..importing.onnx_torch.graph_module import OnnxModule
+from ..importing.onnx_torch.graph_module import OnnxModule, fixed_extents
 from ..loading import kind_and_line
 from ..outputs import TensorsOnly
 from .dynamic_inputs import DynamicInputs, Shape
@@ -49,8 +49,9 @@ def export(
         except Exception as error:
             reason = _violation(str(error), dynamic, guards, "operator" if is_file else "line")
             if reason is None:
-                if is_file and not isinstance(error, UserError):
-                    raise module.failed(kind_and_line(error)) from error
+                spot = place() or (guards[-1][1] if guards else "")
+                if is_file and spot and not isinstance(error, UserError):
+                    raise fixed_extents(spot, kind_and_line(error)) from error
                 raise
             raise DynamicShapeError(f"network={name}: {reason}") from error
     _reshape_in_place_of_views(program)

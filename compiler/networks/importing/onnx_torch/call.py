@@ -77,9 +77,10 @@ class Call(Node):
 
     def are_known(self) -> bool:
         """Whether the operands are a few numbers each."""
-        return bool(self.values) and all(map(self._is_known, range(len(self.values))))
+        return bool(self.values) and all(map(self.is_known, range(len(self.values))))
 
-    def _is_known(self, place: int) -> bool:
+    def is_known(self, place: int) -> bool:
+        """Whether an operand is a few numbers."""
         value = self.values[place]
         if isinstance(value, torch.Tensor):  # the number of elements of another tensor may be a symbol
             value = self.constant(place)

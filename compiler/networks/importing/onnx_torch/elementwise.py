@@ -45,10 +45,13 @@ def _cast(call: Call) -> torch.Tensor:
 
 
 def _clip(call: Call) -> torch.Tensor:
-    low, high = (
-        call.number(place) if call.has(place) else call.get(name) for place, name in ((1, "min"), (2, "max"))
-    )
-    return call.tensor() if low is None and high is None else torch.clamp(call.tensor(), low, high)
+    x = call.tensor()
+    for place, name, bounded in ((1, "min", torch.maximum), (2, "max", torch.minimum)):
+        if call.has(place) and not call.is_known(place):
+            x = bounded(x, call.tensor(place))
+        elif (bound := call.number(place) if call.has(place) else call.get(name)) is not None:
+            x = torch.clamp(x, **{name: bound})
+    return x
 
 
 def _gelu(call: Call) -> torch.Tensor:

@@ -59,8 +59,7 @@ class OnnxModule(nn.Module):
         ]
         for node in self._nodes:
             if node.op not in CONVERTS or node.proto.domain not in ("", "ai.onnx"):
-                self.place = _label(node)
-                raise self.failed("foretune does not compute it with symbols")
+                raise fixed_extents(_label(node), "foretune does not compute it with symbols")
         self._numbers: dict[str, Value] = {}
         self._buffers_of: dict[str, str] = {}
         for place, (name, proto) in enumerate(weights.items()):
@@ -100,7 +99,7 @@ class OnnxModule(nn.Module):
         try:
             found = CONVERTS[call.op](call)
         except FixedExtentsError as error:
-            raise self.failed(str(error)) from error
+            raise fixed_extents(self.place, str(error)) from error
         return found if isinstance(found, list) else [found]
 
     def _typed(self, name: str, value: Value) -> Value:
@@ -112,12 +111,13 @@ class OnnxModule(nn.Module):
         tensor = self._types.get(name)
         return None if tensor is None or not tensor.elem_type else torch_type(self._onnx, tensor.elem_type)
 
-    def failed(self, reason: str) -> SymbolicOnnxError:
-        """Error of the operator that is computed."""
-        return SymbolicOnnxError(
-            f"ONNX operator {self.place} works for fixed extents only: {reason}; tune the file for fixed "
-            "shapes, or compute it by other operators"
-        )
+
+def fixed_extents(place: str, reason: str) -> SymbolicOnnxError:
+    """Error of an operator, which `place` names with its node."""
+    return SymbolicOnnxError(
+        f"ONNX operator {place} works for fixed extents only: {reason}; tune the file for fixed shapes, or "
+        "compute it by other operators"
+    )
 
 
 def _label(node: Node) -> str:

@@ -53,6 +53,11 @@ class _Window:
         """Whether both sides have the same pads."""
         return self.before == self.after
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether a pad is over half of the kernel, which PyTorch's pooling refuses."""
+        return any(2 * pad > extent for pad, extent in zip(self.before, self.kernel, strict=True))
+
     def padded(self, x: torch.Tensor, value: float = 0.0) -> torch.Tensor:
         """The tensor with the pads as elements."""
         around = [one for pair in zip(self.before[::-1], self.after[::-1], strict=True) for one in pair]
@@ -60,7 +65,9 @@ class _Window:
 
     def moved(self, x: torch.Tensor, value: float = 0.0) -> tuple[torch.Tensor, list[int]]:
         """The tensor, and the pads that PyTorch's operator adds on both sides."""
-        return (x, self.before) if self.is_even else (self.padded(x, value), [0] * len(self.before))
+        if self.is_even and not self.is_wide:
+            return x, self.before
+        return self.padded(x, value), [0] * len(self.before)
 
 
 def _convolution(call: Call) -> torch.Tensor:
@@ -104,8 +111,8 @@ def _max_pool(call: Call) -> torch.Tensor:
 def _average_pool(call: Call) -> torch.Tensor:
     window = _Window(call, call.get("kernel_shape"))
     counted = bool(call.get("count_include_pad", 0))
-    if not window.is_even and not counted:
-        raise FixedExtentsError("its pads differ between the sides")
+    if (not window.is_even or window.is_wide) and not counted:
+        raise FixedExtentsError("its pads differ between the sides, or are over half of its window")
     if any(one != 1 for one in window.dilations):
         raise FixedExtentsError("it is dilated")
     x, pads = window.moved(call.tensor())
@@ -120,17 +127,21 @@ def _over_all(reduce: Callable[..., torch.Tensor]) -> Convert:
 def _resize(call: Call) -> torch.Tensor:
     """Resizing in the ways that PyTorch has."""
     x = call.tensor()
-    options = _way(call)
+    factors = [] if call.has(3) else _after_channels(call, call.numbers(2))
+    options = _way(call, factors)
     if call.has(3):
         return functional.interpolate(x, size=tuple(_after_channels(call, call.numbers(3))), **options)
-    factors = _after_channels(call, call.numbers(2))
-    if all(isinstance(one, int | float) and float(one).is_integer() for one in factors):
+    if _are_whole(factors):
         size = tuple(extent * int(one) for extent, one in zip(x.shape[2:], factors, strict=True))
         return functional.interpolate(x, size=size, **options)
     if not all(isinstance(one, int | float) for one in factors):
         raise FixedExtentsError("its factors depend on the extent")
     factors = [float(one) for one in factors]
     return functional.interpolate(x, scale_factor=factors, recompute_scale_factor=False, **options)
+
+
+def _are_whole(factors: Sequence[Any]) -> bool:
+    return bool(factors) and all(isinstance(one, int | float) and float(one).is_integer() for one in factors)
 
 
 def _after_channels(call: Call, given: Sequence[Any]) -> list[Any]:
@@ -148,14 +159,17 @@ def _after_channels(call: Call, given: Sequence[Any]) -> list[Any]:
     return list(given[2:])
 
 
-def _way(call: Call) -> dict[str, Any]:
-    """PyTorch's options for a way of resizing."""
+def _way(call: Call, factors: Sequence[Any]) -> dict[str, Any]:
+    """PyTorch's options for a way of resizing; `factors` are empty if the sizes are given."""
     mode = call.get("mode", "nearest")
     corners = call.get("coordinate_transformation_mode", "half_pixel")
     if call.get("antialias", 0) or call.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise FixedExtentsError("it is antialiased or keeps the ratio of the sides")
     if mode == "nearest":
-        if corners == "asymmetric" and call.get("nearest_mode", "round_prefer_floor") == "floor":
+        rounding = call.get("nearest_mode", "round_prefer_floor")
+        # With a whole factor f, the middle of pixel i of the output lies in pixel i // f.
+        middle = corners == "half_pixel" and rounding.startswith("round") and _are_whole(factors)
+        if middle or (corners == "asymmetric" and rounding == "floor"):
             return {"mode": "nearest"}
         raise FixedExtentsError("it is nearest, and neither asymmetric nor rounded down")
     names = {

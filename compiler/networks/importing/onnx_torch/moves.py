@@ -201,6 +201,14 @@ def _scatter(call: Call) -> torch.Tensor:
     return torch.scatter_reduce(x, axis, indices, call.tensor(2), names[kind])
 
 
+def _scatter_points(call: Call) -> torch.Tensor:
+    kind = call.get("reduction", "none")
+    if kind not in ("none", "add"):
+        raise FixedExtentsError(f"its reduction is {kind}")
+    places = tuple(call.tensor(1).unbind(-1))
+    return torch.index_put(call.tensor(0), places, call.tensor(2), accumulate=kind == "add")
+
+
 def _depth_to_space(call: Call) -> torch.Tensor:
     x, b = call.tensor(), call.get("blocksize")
     batch, channels, height, width = x.shape
@@ -236,6 +244,7 @@ MOVES: Mapping[str, Convert] = {
     "Range": _range,
     "Reshape": _reshape,
     "ScatterElements": _scatter,
+    "ScatterND": _scatter_points,
     "Shape": _shape,
     "Size": _size,
     "Slice": _slice,

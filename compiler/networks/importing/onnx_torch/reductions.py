@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch.nn import functional
 
-from .call import Call, Convert
+from .call import Call, Convert, FixedExtentsError
 
 
 def _reduced(reduce: Callable[..., torch.Tensor]) -> Convert:
@@ -99,7 +99,15 @@ def _group_norm(call: Call) -> torch.Tensor:
 
 
 def _lp_norm(call: Call) -> torch.Tensor:
-    return functional.normalize(call.tensor(), p=call.get("p", 2), dim=call.get("axis", -1), eps=0.0)
+    return functional.normalize(call.tensor(), p=call.get("p", 2), dim=call.get("axis", -1))
+
+
+def _local_response_norm(call: Call) -> torch.Tensor:
+    size = call.get("size")
+    if size % 2 == 0:
+        raise FixedExtentsError("its size is even")
+    alpha, beta, bias = call.get("alpha", 1e-4), call.get("beta", 0.75), call.get("bias", 1.0)
+    return functional.local_response_norm(call.tensor(), size, alpha, beta, bias)
 
 
 def _gemm(call: Call) -> torch.Tensor:
@@ -142,6 +150,7 @@ REDUCTIONS: Mapping[str, Convert] = {
     "Gemm": _gemm,
     "GroupNormalization": _group_norm,
     "InstanceNormalization": _instance_norm,
+    "LRN": _local_response_norm,
     "LayerNormalization": _layer_norm,
     "LogSoftmax": _softmax(torch.log_softmax),
     "LpNormalization": _lp_norm,

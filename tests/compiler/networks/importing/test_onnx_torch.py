@@ -164,6 +164,23 @@ def test_convolutions_and_pooling(tmp_path: Path) -> None:
     same_at(path, floats(2, 3, 13, 11))
 
 
+@pytest.mark.parametrize(
+    ("corners", "rounding", "factor"),
+    [("asymmetric", "floor", 3.0), ("half_pixel", "round_prefer_floor", 3.0), ("asymmetric", "floor", 1.5)],
+)
+def test_pixels_repeat(corners: str, rounding: str, factor: float, tmp_path: Path) -> None:
+    ways = {"mode": "nearest", "coordinate_transformation_mode": corners, "nearest_mode": rounding}
+    factors = np.array([1, 1, factor, factor], np.float32)
+    nodes = [node("Resize", "x", "", "factors", **ways)]
+    path = saved(tmp_path / "net.onnx", nodes, {"x": ["n", 2, "h", "w"]}, {"factors": factors})
+    same_at(path, floats(1, 2, 4, 6))
+
+
+def test_bounds_may_depend_on_values(tmp_path: Path) -> None:
+    nodes = [node("ReduceMean", "x", to="mean", keepdims=0), node("Clip", "x", "mean")]
+    same_at(saved(tmp_path / "net.onnx", nodes, ONE, {}), floats(2, 4, 3))
+
+
 def test_a_definition_stands_for_an_operator_without_conversion(tmp_path: Path) -> None:
     path = saved(tmp_path / "net.onnx", [node("MeanVarianceNormalization", "x", axes=[0, 2])], ONE, {})
     assert "MeanVarianceNormalization" not in {one.op for one in OnnxModule(path)._nodes}
