@@ -48,8 +48,8 @@ def families_table(tasks: Sequence[Task]) -> Table:
     note = (
         "A kernel is named by the rows and columns that it keeps in registers, with the size from which it "
         "first runs; it may run again after further breakpoints. Regret is the predicted time of the chosen "
-        "kernel over that of the best candidate, minus 1: the mean over sizes on a logarithmic scale, and "
-        "the worst."
+        "kernel over the time of the best candidate, minus 1: the mean over sizes on a logarithmic scale, "
+        "and the worst."
     )
     heads = columns(*titles, text=("Chosen by", "Kernels"))
     return Table("Kernels by size", heads, rows, note, remarks=others(tasks))

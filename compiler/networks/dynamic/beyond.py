@@ -2,7 +2,7 @@
 
 Kernels of the first function rely on the ranges: a family has kernels that are right from some size on, and
 TVM plans the memory of a function for the largest sizes, so that larger ones write past its end. The second
-function has neither: its loops are right for every size, and each run allocates what it needs.
+function has neither: its loops are right for every size, and each run allocates its own memory.
 """
 
 from __future__ import annotations

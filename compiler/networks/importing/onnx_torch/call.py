@@ -29,7 +29,7 @@ class FixedExtentsError(Exception):
     """An operator cannot be computed with symbolic extents; the message is the reason."""
 
 
-class Call(Node):
+class OperatorCall(Node):
     """An operator, its attributes and the values of its operands."""
 
     def __init__(self, node: Node, values: Sequence[Value]) -> None:
@@ -119,5 +119,5 @@ def as_tensor(value: Value, dtype: torch.dtype | None = None) -> torch.Tensor:
     return torch.stack(parts).reshape(value.shape)
 
 
-Convert = Callable[[Call], Any]
+Convert = Callable[[OperatorCall], Any]
 """Value of an operator's output, or the list of those of several."""

@@ -8,7 +8,7 @@ from functools import reduce
 import torch
 from torch.nn import functional
 
-from .call import Call, Convert, FixedExtentsError, torch_type
+from .call import Convert, FixedExtentsError, OperatorCall, torch_type
 
 
 def _unary(function: Callable[[torch.Tensor], torch.Tensor]) -> Convert:
@@ -28,23 +28,23 @@ def _divided(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return torch.div(left, right, rounding_mode="trunc" if whole else None)
 
 
-def _mod(call: Call) -> torch.Tensor:
+def _mod(call: OperatorCall) -> torch.Tensor:
     remainder = torch.fmod if call.get("fmod", 0) else torch.remainder
     return remainder(call.tensor(0), call.tensor(1))
 
 
-def _pow(call: Call) -> torch.Tensor:
+def _pow(call: OperatorCall) -> torch.Tensor:
     exponent = call.constant(1)
     if exponent is not None and exponent.size == 1 and exponent.ndim <= len(call.tensor().shape):
         return torch.pow(call.tensor(), exponent.item())
     return torch.pow(call.tensor(), call.tensor(1).to(call.tensor().dtype))
 
 
-def _cast(call: Call) -> torch.Tensor:
+def _cast(call: OperatorCall) -> torch.Tensor:
     return call.tensor().to(torch_type(call.onnx, call.get("to")))
 
 
-def _clip(call: Call) -> torch.Tensor:
+def _clip(call: OperatorCall) -> torch.Tensor:
     x = call.tensor()
     for place, name, bounded in ((1, "min", torch.maximum), (2, "max", torch.minimum)):
         if call.has(place) and not call.is_known(place):
@@ -54,15 +54,15 @@ def _clip(call: Call) -> torch.Tensor:
     return x
 
 
-def _gelu(call: Call) -> torch.Tensor:
+def _gelu(call: OperatorCall) -> torch.Tensor:
     return functional.gelu(call.tensor(), approximate=call.get("approximate", "none"))
 
 
-def _hard_sigmoid(call: Call) -> torch.Tensor:
+def _hard_sigmoid(call: OperatorCall) -> torch.Tensor:
     return torch.clamp(call.get("alpha", 0.2) * call.tensor() + call.get("beta", 0.5), 0, 1)
 
 
-def _is_inf(call: Call) -> torch.Tensor:
+def _is_inf(call: OperatorCall) -> torch.Tensor:
     x = call.tensor()
     positive, negative = call.get("detect_positive", 1), call.get("detect_negative", 1)
     if positive and negative:
@@ -70,22 +70,22 @@ def _is_inf(call: Call) -> torch.Tensor:
     return torch.isposinf(x) if positive else torch.isneginf(x)
 
 
-def _dropout(call: Call) -> torch.Tensor:
+def _dropout(call: OperatorCall) -> torch.Tensor:
     if call.wants(1) or (call.has(2) and call.number(2)):
         raise FixedExtentsError("it is in training mode, or returns its mask")
     return call.tensor()
 
 
-def _prelu(call: Call) -> torch.Tensor:
+def _prelu(call: OperatorCall) -> torch.Tensor:
     x, slope = call.tensor(0), call.tensor(1)
     return torch.where(x < 0, x * slope, x)
 
 
-def _softplus(call: Call) -> torch.Tensor:
+def _softplus(call: OperatorCall) -> torch.Tensor:
     return functional.softplus(call.tensor(), threshold=1e4)
 
 
-def _mean(call: Call) -> torch.Tensor:
+def _mean(call: OperatorCall) -> torch.Tensor:
     return reduce(torch.add, call.given()) / len(call.values)
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from .call import MOST_NUMBERS, Call, Convert, FixedExtentsError, Known, known
+from .call import MOST_NUMBERS, Convert, FixedExtentsError, Known, OperatorCall, known
 
 
 def _each(function: Callable[..., Any]) -> Convert:
     """An operator that computes element by element."""
 
-    def convert(call: Call) -> Known:
+    def convert(call: OperatorCall) -> Known:
         values = _operands(call)
         return known(np.frompyfunc(function, len(values), 1)(*values))
 
@@ -29,12 +29,12 @@ def _of_all(function: Callable[[Any, Any], Any]) -> Convert:
     return lambda call: known(reduce(np.frompyfunc(function, 2, 1), _operands(call)))
 
 
-def _operands(call: Call) -> list[Known]:
+def _operands(call: OperatorCall) -> list[Known]:
     return [call.known(place) for place in range(len(call.values))]
 
 
 def plain(numbers: Sequence[Any]) -> list[int]:
-    """Whole numbers that are no symbols. Raises FixedExtentsError."""
+    """Whole numbers without symbols. Raises FixedExtentsError."""
     if not all(isinstance(one, int | float) for one in numbers):
         raise FixedExtentsError("positions depend on an extent")
     return [int(one) for one in numbers]
@@ -53,7 +53,7 @@ def _root(value: Any) -> Any:
     return torch.sym_sqrt(value) if isinstance(value, torch.SymInt | torch.SymFloat) else math.sqrt(value)
 
 
-def _cast(call: Call) -> Known:
+def _cast(call: OperatorCall) -> Known:
     kind = np.dtype(call.onnx.helper.tensor_dtype_to_np_dtype(call.get("to"))).kind
     change: Callable[[Any], Any]
     if kind == "b":
@@ -84,13 +84,13 @@ def _rounded(direction: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return change
 
 
-def _gather(call: Call) -> Known:
+def _gather(call: OperatorCall) -> Known:
     places = call.known(1)
     taken = np.array(plain(places.reshape(-1))).reshape(places.shape)
     return known(np.take(call.known(0), taken, axis=call.get("axis", 0)))
 
 
-def _slice(call: Call) -> Known:
+def _slice(call: OperatorCall) -> Known:
     x = call.known(0)
     starts, ends = (plain(call.numbers(place)) for place in (1, 2))
     axes = plain(call.numbers(3)) if call.has(3) else list(range(len(starts)))
@@ -102,7 +102,7 @@ def _slice(call: Call) -> Known:
 
 
 def _reduced(function: Callable[[Any, Any], Any]) -> Convert:
-    def convert(call: Call) -> Known:
+    def convert(call: OperatorCall) -> Known:
         x, axes = call.known(0), call.axes(1)
         if axes is not None and [axis % max(x.ndim, 1) for axis in axes] != list(range(x.ndim)):
             raise FixedExtentsError("it reduces numbers over some of their axes")
@@ -112,21 +112,21 @@ def _reduced(function: Callable[[Any, Any], Any]) -> Convert:
     return convert
 
 
-def _squeezed(call: Call) -> Known:
+def _squeezed(call: OperatorCall) -> Known:
     axes = call.axes(1)
     return np.squeeze(call.known(0), None if axes is None else tuple(axes))
 
 
-def _expanded(call: Call) -> Known:
+def _expanded(call: OperatorCall) -> Known:
     shape = np.broadcast_shapes(call.known(0).shape, tuple(plain(call.numbers(1))))
     return np.broadcast_to(call.known(0), shape)
 
 
-def _reshaped(call: Call) -> Known:
+def _reshaped(call: OperatorCall) -> Known:
     return call.known(0).reshape(plain(call.numbers(1)))
 
 
-def _filled(call: Call) -> Known:
+def _filled(call: OperatorCall) -> Known:
     shape, value = plain(call.numbers(0)), call.get("value")
     if math.prod(shape) > MOST_NUMBERS:
         raise FixedExtentsError("it is large")

@@ -23,7 +23,7 @@ from ...known import require_extra
 from ..onnx_graph import graph_inputs, opset_of, with_symbols
 from ..onnx_rewrites.nodes import Node
 from ..onnx_rewrites.rewriting import types_of, with_types
-from .call import MOST_NUMBERS, Call, Convert, FixedExtentsError, Value, as_tensor, known, torch_type
+from .call import MOST_NUMBERS, Convert, FixedExtentsError, OperatorCall, Value, as_tensor, known, torch_type
 from .elementwise import ELEMENTWISE
 from .extents import EXTENTS
 from .layers import LAYERS
@@ -60,6 +60,7 @@ class OnnxModule(nn.Module):
         for node in self._nodes:
             if node.op not in CONVERTS or node.proto.domain not in ("", "ai.onnx"):
                 raise fixed_extents(_label(node), "foretune does not compute it with symbols")
+        self._read = {*self._outputs, *(name for node in self._nodes for name in node.inputs)}
         self._numbers: dict[str, Value] = {}
         self._buffers_of: dict[str, str] = {}
         for place, (name, proto) in enumerate(weights.items()):
@@ -87,12 +88,14 @@ class OnnxModule(nn.Module):
         values |= {name: getattr(self, buffer) for name, buffer in self._buffers_of.items()} | self._numbers
         for node in self._nodes:
             self.place = _label(node)
-            results = self._results(Call(node, [values.get(name) for name in node.inputs]))
+            results = self._results(OperatorCall(node, [values.get(name) for name in node.inputs]))
+            if missing := self._read.intersection(node.outputs[len(results) :]):
+                raise fixed_extents(self.place, f"its output {min(missing)} is not computed")
             values.update(zip(node.outputs, map(self._typed, node.outputs, results), strict=False))
         self.place = ""
         return tuple(as_tensor(values[name], self._type_of(name)) for name in self._outputs)
 
-    def _results(self, call: Call) -> Sequence[Value]:
+    def _results(self, call: OperatorCall) -> Sequence[Value]:
         if call.op in EXTENTS and call.are_known():
             with suppress(FixedExtentsError):
                 return [EXTENTS[call.op](call)]

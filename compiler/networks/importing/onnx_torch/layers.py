@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from .call import Call, Convert, FixedExtentsError
+from .call import Convert, FixedExtentsError, OperatorCall
 
 _CONVOLUTIONS = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 _TRANSPOSED = {
@@ -24,7 +24,7 @@ _MAXIMA = {1: functional.max_pool1d, 2: functional.max_pool2d, 3: functional.max
 class _Window:
     """Attributes of a window that moves over the axes after the channels."""
 
-    def __init__(self, call: Call, kernel: Sequence[Any]) -> None:
+    def __init__(self, call: OperatorCall, kernel: Sequence[Any]) -> None:
         self.kernel = [int(extent) for extent in kernel]
         axes = len(self.kernel)
         self.strides = list(call.get("strides") or [1] * axes)
@@ -70,7 +70,7 @@ class _Window:
         return self.padded(x, value), [0] * len(self.before)
 
 
-def _convolution(call: Call) -> torch.Tensor:
+def _convolution(call: OperatorCall) -> torch.Tensor:
     weight = call.tensor(1)
     window = _Window(call, weight.shape[2:])
     x, pads = window.moved(call.tensor())
@@ -79,7 +79,7 @@ def _convolution(call: Call) -> torch.Tensor:
     return convolve(x, weight, call.optional(2), window.strides, pads, window.dilations, groups)
 
 
-def _transposed(call: Call) -> torch.Tensor:
+def _transposed(call: OperatorCall) -> torch.Tensor:
     weight = call.tensor(1)
     window = _Window(call, weight.shape[2:])
     if call.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or call.get("output_shape") is not None:
@@ -98,7 +98,7 @@ def _axes(operators: Mapping[int, Callable[..., torch.Tensor]], axes: int) -> Ca
     return operators[axes]
 
 
-def _max_pool(call: Call) -> torch.Tensor:
+def _max_pool(call: OperatorCall) -> torch.Tensor:
     if call.wants(1):
         raise FixedExtentsError("it returns positions")
     window = _Window(call, call.get("kernel_shape"))
@@ -108,7 +108,7 @@ def _max_pool(call: Call) -> torch.Tensor:
     return pool(x, window.kernel, window.strides, pads, window.dilations, rounded_up)
 
 
-def _average_pool(call: Call) -> torch.Tensor:
+def _average_pool(call: OperatorCall) -> torch.Tensor:
     window = _Window(call, call.get("kernel_shape"))
     counted = bool(call.get("count_include_pad", 0))
     if (not window.is_even or window.is_wide) and not counted:
@@ -124,7 +124,7 @@ def _over_all(reduce: Callable[..., torch.Tensor]) -> Convert:
     return lambda call: reduce(call.tensor(), list(range(2, call.tensor().dim())), keepdim=True)
 
 
-def _resize(call: Call) -> torch.Tensor:
+def _resize(call: OperatorCall) -> torch.Tensor:
     """Resizing in the ways that PyTorch has."""
     x = call.tensor()
     factors = [] if call.has(3) else _after_channels(call, call.numbers(2))
@@ -144,7 +144,7 @@ def _are_whole(factors: Sequence[Any]) -> bool:
     return bool(factors) and all(isinstance(one, int | float) and float(one).is_integer() for one in factors)
 
 
-def _after_channels(call: Call, given: Sequence[Any]) -> list[Any]:
+def _after_channels(call: OperatorCall, given: Sequence[Any]) -> list[Any]:
     """Numbers for the axes after the channels."""
     axes = call.get("axes")
     rank = call.tensor().dim()
@@ -159,7 +159,7 @@ def _after_channels(call: Call, given: Sequence[Any]) -> list[Any]:
     return list(given[2:])
 
 
-def _way(call: Call, factors: Sequence[Any]) -> dict[str, Any]:
+def _way(call: OperatorCall, factors: Sequence[Any]) -> dict[str, Any]:
     """PyTorch's options for a way of resizing; `factors` are empty if the sizes are given."""
     mode = call.get("mode", "nearest")
     corners = call.get("coordinate_transformation_mode", "half_pixel")

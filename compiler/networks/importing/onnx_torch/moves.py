@@ -1,4 +1,4 @@
-"""Operators that move elements, and those that make tensors of numbers."""
+"""Operators that move elements, or make tensors of numbers."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from .call import Call, Convert, FixedExtentsError, Known, as_tensor, known, torch_type
+from .call import Convert, FixedExtentsError, Known, OperatorCall, as_tensor, known, torch_type
 
 _LONGEST = 2**31 - 1
 """Bounds of slices from here on mean the end of an axis."""
 
 
-def _shape(call: Call) -> Known:
+def _shape(call: OperatorCall) -> Known:
     value = call.values[0]
     extents = list(value.shape)[call.get("start", 0) : call.get("end")]
     return known(extents).reshape(len(extents))
 
 
-def _size(call: Call) -> Known:
+def _size(call: OperatorCall) -> Known:
     value = call.values[0]
     return known(value.numel() if isinstance(value, torch.Tensor) else value.size)
 
 
-def _reshape(call: Call) -> torch.Tensor:
+def _reshape(call: OperatorCall) -> torch.Tensor:
     x, wanted = call.tensor(), call.numbers(1)
     if not call.get("allowzero", 0):
         wanted = [x.shape[axis] if _is(extent, 0) else extent for axis, extent in enumerate(wanted)]
@@ -41,7 +41,7 @@ def _is(extent: Any, number: int) -> bool:
     return isinstance(extent, int) and extent == number
 
 
-def _flatten(call: Call) -> torch.Tensor:
+def _flatten(call: OperatorCall) -> torch.Tensor:
     x, axis = call.tensor(), call.get("axis", 1)
     axis = axis + x.dim() if axis < 0 else axis
     if axis == 0:
@@ -50,16 +50,16 @@ def _flatten(call: Call) -> torch.Tensor:
     return x.flatten(0, axis - 1)
 
 
-def _transpose(call: Call) -> torch.Tensor:
+def _transpose(call: OperatorCall) -> torch.Tensor:
     x = call.tensor()
     return x.permute(call.get("perm") or list(range(x.dim()))[::-1])
 
 
-def _concat(call: Call) -> torch.Tensor:
+def _concat(call: OperatorCall) -> torch.Tensor:
     return torch.cat(call.given(), call.get("axis"))
 
 
-def _split(call: Call) -> list[torch.Tensor]:
+def _split(call: OperatorCall) -> list[torch.Tensor]:
     x, axis = call.tensor(), call.get("axis", 0)
     sizes = call.get("split")
     if sizes is None and call.has(1):
@@ -71,7 +71,7 @@ def _split(call: Call) -> list[torch.Tensor]:
     return [x.narrow(axis, at * part, min(part, x.shape[axis] - at * part)) for at in range(count)]
 
 
-def _slice(call: Call) -> torch.Tensor:
+def _slice(call: OperatorCall) -> torch.Tensor:
     x = call.tensor()
     starts, ends = call.numbers(1), call.numbers(2)
     axes = call.numbers(3) if call.has(3) else range(len(starts))
@@ -93,7 +93,7 @@ def _part(x: torch.Tensor, start: Any, end: Any, axis: int, step: Any) -> torch.
     return torch.flip(x, [axis])
 
 
-def _gather(call: Call) -> torch.Tensor:
+def _gather(call: OperatorCall) -> torch.Tensor:
     x, axis = call.tensor(), call.get("axis", 0) % call.tensor().dim()
     places = call.values[1]
     if not isinstance(places, torch.Tensor) and places.ndim == 0:
@@ -104,18 +104,18 @@ def _gather(call: Call) -> torch.Tensor:
     return x[(*(slice(None),) * axis, indices)]
 
 
-def _gather_elements(call: Call) -> torch.Tensor:
+def _gather_elements(call: OperatorCall) -> torch.Tensor:
     x, axis = call.tensor(), call.get("axis", 0)
     return torch.gather(x, axis, torch.remainder(call.tensor(1), x.shape[axis]))
 
 
-def _gather_by_points(call: Call) -> torch.Tensor:
+def _gather_by_points(call: OperatorCall) -> torch.Tensor:
     if call.get("batch_dims", 0):
         raise FixedExtentsError("batch_dims is not 0")
     return call.tensor()[tuple(call.tensor(1).unbind(-1))]
 
 
-def _expand(call: Call) -> torch.Tensor:
+def _expand(call: OperatorCall) -> torch.Tensor:
     x, wanted = call.tensor(), call.numbers(1)
     missing = len(wanted) - x.dim()
     x = x.reshape([1] * max(missing, 0) + list(x.shape))
@@ -123,7 +123,7 @@ def _expand(call: Call) -> torch.Tensor:
     return x.expand([own if _is(given, 1) else given for given, own in zip(wanted, x.shape, strict=True)])
 
 
-def _pad(call: Call) -> torch.Tensor:
+def _pad(call: OperatorCall) -> torch.Tensor:
     x, mode = call.tensor(), call.get("mode", "constant")
     pads = call.get("pads") or call.numbers(1)
     axes = [int(axis) % x.dim() for axis in call.numbers(3)] if call.has(3) else list(range(x.dim()))
@@ -141,23 +141,23 @@ def _pad(call: Call) -> torch.Tensor:
     return functional.pad(x, around, names[mode])
 
 
-def _tile(call: Call) -> torch.Tensor:
+def _tile(call: OperatorCall) -> torch.Tensor:
     return call.tensor().repeat(call.numbers(1))
 
 
-def _squeeze(call: Call) -> torch.Tensor:
+def _squeeze(call: OperatorCall) -> torch.Tensor:
     axes = call.axes(1)
     return call.tensor().squeeze() if axes is None else call.tensor().squeeze(axes)
 
 
-def _unsqueeze(call: Call) -> torch.Tensor:
+def _unsqueeze(call: OperatorCall) -> torch.Tensor:
     x, axes = call.tensor(), call.axes(1) or []
     for axis in sorted(axis % (x.dim() + len(axes)) for axis in axes):
         x = x.unsqueeze(axis)
     return x
 
 
-def _filled(call: Call) -> torch.Tensor:
+def _filled(call: OperatorCall) -> torch.Tensor:
     value = call.get("value")
     like = as_tensor(known([0.0] if value is None else value), None if value is None else _type_of(value))
     return torch.full(call.numbers(0), like.reshape(-1)[0].item(), dtype=like.dtype)
@@ -167,12 +167,12 @@ def _type_of(array: Any) -> torch.dtype:
     return torch.from_numpy(array).dtype
 
 
-def _range(call: Call) -> torch.Tensor:
+def _range(call: OperatorCall) -> torch.Tensor:
     start, end, step = (call.number(place) for place in range(3))
     return torch.arange(start, end, step, dtype=call.torch_type(0))
 
 
-def _one_hot(call: Call) -> torch.Tensor:
+def _one_hot(call: OperatorCall) -> torch.Tensor:
     depth, axis = int(call.number(1)), call.get("axis", -1)
     indices, values = call.tensor(0).to(torch.int64), call.tensor(2)
     axis = axis % (indices.dim() + 1)
@@ -180,19 +180,19 @@ def _one_hot(call: Call) -> torch.Tensor:
     return torch.where(torch.remainder(indices, depth).unsqueeze(axis) == places, values[1], values[0])
 
 
-def _triangle(call: Call) -> torch.Tensor:
+def _triangle(call: OperatorCall) -> torch.Tensor:
     k = int(call.number(1)) if call.has(1) else 0
     return torch.triu(call.tensor(), k) if call.get("upper", 1) else torch.tril(call.tensor(), k)
 
 
-def _eye_like(call: Call) -> torch.Tensor:
+def _eye_like(call: OperatorCall) -> torch.Tensor:
     x, k = call.tensor(), call.get("k", 0)
     dtype = torch_type(call.onnx, call.get("dtype")) if call.get("dtype") else x.dtype
     rows, columns = (torch.arange(extent) for extent in x.shape)
     return (rows[:, None] + k == columns).to(dtype)
 
 
-def _scatter(call: Call) -> torch.Tensor:
+def _scatter(call: OperatorCall) -> torch.Tensor:
     x, axis = call.tensor(), call.get("axis", 0)
     indices, kind = torch.remainder(call.tensor(1), x.shape[axis]), call.get("reduction", "none")
     if kind == "none":
@@ -201,7 +201,7 @@ def _scatter(call: Call) -> torch.Tensor:
     return torch.scatter_reduce(x, axis, indices, call.tensor(2), names[kind])
 
 
-def _scatter_points(call: Call) -> torch.Tensor:
+def _scatter_points(call: OperatorCall) -> torch.Tensor:
     kind = call.get("reduction", "none")
     if kind not in ("none", "add"):
         raise FixedExtentsError(f"its reduction is {kind}")
@@ -209,7 +209,7 @@ def _scatter_points(call: Call) -> torch.Tensor:
     return torch.index_put(call.tensor(0), places, call.tensor(2), accumulate=kind == "add")
 
 
-def _depth_to_space(call: Call) -> torch.Tensor:
+def _depth_to_space(call: OperatorCall) -> torch.Tensor:
     x, b = call.tensor(), call.get("blocksize")
     batch, channels, height, width = x.shape
     depth = channels // (b * b)
@@ -220,12 +220,12 @@ def _depth_to_space(call: Call) -> torch.Tensor:
     return moved.reshape(batch, depth, height * b, width * b)
 
 
-def _constant(call: Call) -> Known:
+def _constant(call: OperatorCall) -> Known:
     for name in ("value", "value_int", "value_ints", "value_float", "value_floats"):
         value = call.get(name)
         if value is not None:
             return known(value)
-    raise FixedExtentsError("it is no tensor of numbers")
+    raise FixedExtentsError("its value is not a tensor of numbers")
 
 
 MOVES: Mapping[str, Convert] = {

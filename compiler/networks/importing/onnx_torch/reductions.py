@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 import torch
 from torch.nn import functional
 
-from .call import Call, Convert, FixedExtentsError
+from .call import Convert, FixedExtentsError, OperatorCall
 
 
 def _reduced(reduce: Callable[..., torch.Tensor]) -> Convert:
-    """A reduction over axes, which are an attribute or an operand; over all of them if there are none."""
+    """A reduction over axes, which are an attribute or an operand; over all of them without any."""
 
-    def convert(call: Call) -> torch.Tensor:
+    def convert(call: OperatorCall) -> torch.Tensor:
         x, axes = call.tensor(), call.axes(1)
         if not axes:
             if call.get("noop_with_empty_axes", 0):
@@ -31,7 +31,7 @@ def _product(x: torch.Tensor, axes: list[int], *, keepdim: bool) -> torch.Tensor
 
 
 def _place(find: Callable[..., torch.Tensor]) -> Convert:
-    def convert(call: Call) -> torch.Tensor:
+    def convert(call: OperatorCall) -> torch.Tensor:
         x, axis = call.tensor(), call.get("axis", 0) % call.tensor().dim()
         keepdim = bool(call.get("keepdims", 1))
         if not call.get("select_last_index", 0):
@@ -41,12 +41,12 @@ def _place(find: Callable[..., torch.Tensor]) -> Convert:
     return convert
 
 
-def _top_k(call: Call) -> list[torch.Tensor]:
+def _top_k(call: OperatorCall) -> list[torch.Tensor]:
     count, axis = call.number(1), call.get("axis", -1)
     return list(torch.topk(call.tensor(), count, axis, bool(call.get("largest", 1)), True))
 
 
-def _running_sum(call: Call) -> torch.Tensor:
+def _running_sum(call: OperatorCall) -> torch.Tensor:
     x, axis = call.tensor(), int(call.number(1))
     turned = torch.flip(x, [axis]) if call.get("reverse", 0) else x
     found = torch.cumsum(turned, axis)
@@ -55,9 +55,9 @@ def _running_sum(call: Call) -> torch.Tensor:
 
 
 def _softmax(function: Callable[..., torch.Tensor]) -> Convert:
-    """From version 13 on the axis is one of several; before, it was the first of those that became one."""
+    """Before version 13, all axes from the given one on were one axis."""
 
-    def convert(call: Call) -> torch.Tensor:
+    def convert(call: OperatorCall) -> torch.Tensor:
         x = call.tensor()
         if call.opset >= 13:
             return function(x, call.get("axis", -1))
@@ -67,30 +67,30 @@ def _softmax(function: Callable[..., torch.Tensor]) -> Convert:
     return convert
 
 
-def _batch_norm(call: Call) -> torch.Tensor:
+def _batch_norm(call: OperatorCall) -> torch.Tensor:
     x, weight, bias, mean, variance = (call.tensor(place) for place in range(5))
     return functional.batch_norm(x, mean, variance, weight, bias, eps=call.get("epsilon", 1e-5))
 
 
-def _layer_norm(call: Call) -> torch.Tensor:
+def _layer_norm(call: OperatorCall) -> torch.Tensor:
     x = call.tensor()
     axis = call.get("axis", -1) % x.dim()
     bias, epsilon = call.optional(2), call.get("epsilon", 1e-5)
     return functional.layer_norm(x, list(x.shape[axis:]), call.tensor(1), bias, epsilon)
 
 
-def _rms_norm(call: Call) -> torch.Tensor:
+def _rms_norm(call: OperatorCall) -> torch.Tensor:
     x = call.tensor()
     axis = call.get("axis", -1) % x.dim()
     return functional.rms_norm(x, list(x.shape[axis:]), call.tensor(1), call.get("epsilon", 1e-5))
 
 
-def _instance_norm(call: Call) -> torch.Tensor:
+def _instance_norm(call: OperatorCall) -> torch.Tensor:
     x, weight, bias = call.given()
     return functional.instance_norm(x, weight=weight, bias=bias, eps=call.get("epsilon", 1e-5))
 
 
-def _group_norm(call: Call) -> torch.Tensor:
+def _group_norm(call: OperatorCall) -> torch.Tensor:
     x, weight, bias = call.given()
     groups = call.get("num_groups")
     if weight.shape[0] != x.shape[1]:  # before version 21: one of each group
@@ -98,11 +98,11 @@ def _group_norm(call: Call) -> torch.Tensor:
     return functional.group_norm(x, groups, weight, bias, call.get("epsilon", 1e-5))
 
 
-def _lp_norm(call: Call) -> torch.Tensor:
+def _lp_norm(call: OperatorCall) -> torch.Tensor:
     return functional.normalize(call.tensor(), p=call.get("p", 2), dim=call.get("axis", -1))
 
 
-def _local_response_norm(call: Call) -> torch.Tensor:
+def _local_response_norm(call: OperatorCall) -> torch.Tensor:
     size = call.get("size")
     if size % 2 == 0:
         raise FixedExtentsError("its size is even")
@@ -110,7 +110,7 @@ def _local_response_norm(call: Call) -> torch.Tensor:
     return functional.local_response_norm(call.tensor(), size, alpha, beta, bias)
 
 
-def _gemm(call: Call) -> torch.Tensor:
+def _gemm(call: OperatorCall) -> torch.Tensor:
     left, right = call.tensor(0), call.tensor(1)
     left = left.t() if call.get("transA", 0) else left
     alpha, beta = call.get("alpha", 1.0), call.get("beta", 1.0)
@@ -122,7 +122,7 @@ def _gemm(call: Call) -> torch.Tensor:
     return found if bias is None else found + (bias if beta == 1 else beta * bias)
 
 
-def _einsum(call: Call) -> torch.Tensor:
+def _einsum(call: OperatorCall) -> torch.Tensor:
     return torch.einsum(call.get("equation"), *call.given())
 
 

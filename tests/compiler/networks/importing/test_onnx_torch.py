@@ -205,6 +205,16 @@ def test_the_error_names_the_operator(nodes: list[Any], message: str, tmp_path: 
         OnnxModule(path)(*(torch.ones(2, 4, 4), torch.ones(1))[: len(inputs)])
 
 
+def test_an_output_that_is_not_computed_is_named(tmp_path: Path) -> None:
+    training = helper.make_node(
+        "BatchNormalization", ["x", *"abcd"], ["z", "y", "v"], name="bn", training_mode=1
+    )
+    constants = dict.fromkeys("abcd", np.ones(4, np.float32))
+    path = saved(tmp_path / "net.onnx", [training], ONE, constants)
+    with pytest.raises(SymbolicOnnxError, match=r"BatchNormalization \(node bn\).*its output y is not"):
+        OnnxModule(path)(torch.ones(2, 4, 3))
+
+
 def test_names_of_inputs_become_parameters(tmp_path: Path) -> None:
     path = saved(tmp_path / "net.onnx", [node("Add", "input.1", "1x")], {"input.1": ["n"], "1x": ["n"]}, {})
     assert list(signature(OnnxModule(path).forward).parameters) == ["input_1", "_1x"]
