@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -184,16 +184,16 @@ def symbols_of_dims(dims: Mapping[str, Any]) -> dict[str, Symbol]:
     return found
 
 
-def require_symbols(used: Iterable[str], symbols: Mapping[str, Symbol], network: str) -> None:
-    """Raises DynamicShapeError for a symbol without a range, and for a range of a symbol that is not used."""
+def require_symbols(used: Iterable[str], given: Collection[str], network: str) -> None:
+    """Raises DynamicShapeError for a symbol that is not given, and for a given one that is not used."""
     names = sorted(set(used))
     for name in names:
-        if name not in symbols:
+        if name not in given:
             raise DynamicShapeError(
                 f"{name} has no range; give dims.{name}=1:512, or write {name}=1:512 once, or give a number: "
                 f"dims.{name}=1"
             )
-    for name in symbols:
+    for name in given:
         if name not in names:
             close = difflib.get_close_matches(name, names, n=1)
             hint = f"did you mean {close[0]}? " if close else ""

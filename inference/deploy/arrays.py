@@ -66,7 +66,7 @@ class SizesOfInputs:
             if size is None:
                 raise InputError(f"{where}, and {extent} is expected: no whole number {symbol.name} gives it")
             inside = inside and symbol.contains(size)
-            if not symbol.contains(size) and (not self._beyond or given < 1):
+            if not symbol.contains(size) and (not self._beyond or min(size, given) < 1):
                 low, high = extent.at(symbol.low), extent.at(symbol.high)
                 raise InputError(
                     f"{where}, and {extent} is {low} to {high} ({symbol}); give a size in this range, or "

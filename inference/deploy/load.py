@@ -72,7 +72,7 @@ class LoadedNetwork:
         self._library, self._tasks = library, description.tasks
         machine = relax.VirtualMachine(library, tvm.cpu())
         self._main = machine[MAIN]
-        self._main_beyond = machine[BEYOND] if self.beyond else None
+        self._main_beyond = machine[BEYOND] if self.beyond else self._main
         self._tensors = InputTensors(self.inputs, self.symbols, beyond=self.beyond)
         self._lock = threading.Lock()
         self._pool = PoolOfThread(threads)

@@ -100,9 +100,10 @@ def _latencies(sizes: Sequence[SizeResult], name: str) -> Plot:
         axes = figure.subplots()
         if len(next(iter(sizes)).sizes) == 1:
             axes.plot(*zip(*inside, strict=True), color=AFTER, linewidth=1.6, zorder=1)
-        axes.scatter(*zip(*inside, strict=True), s=36, color=AFTER, label="kernels", zorder=2)
+        for points, colour, label in ((inside, AFTER, "kernels"), (outside, BEFORE, "beyond the range")):
+            x, y = [size for size, _ in points], [latency for _, latency in points]
+            axes.scatter(x, y, s=36, color=colour, label=label, zorder=2)
         if outside:
-            axes.scatter(*zip(*outside, strict=True), s=36, color=BEFORE, label="beyond the range", zorder=2)
             axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
         log_axis(axes, "x")
         log_axis(axes, "y")

@@ -65,8 +65,8 @@ class DynamicInputs:
     def without_values(self) -> DynamicInputs:
         """The inputs of an ONNX file that a caller gives: inputs with a value become constants."""
         kept = [place for place, shape in enumerate(self.shapes) if shape is not None]
-        shapes, settings = (tuple(part[place] for place in kept) for part in (self.shapes, self.settings))
-        return replace(self, shapes=shapes, settings=settings)
+        shapes = tuple(self.shapes[place] for place in kept)
+        return replace(self, shapes=shapes, settings=tuple(self.settings[place] for place in kept))
 
 
 def _few(symbol: Symbol) -> bool:
@@ -138,7 +138,7 @@ def dynamic_inputs(
         given.append(symbols)
     found = joined(given)
     used = [one.symbol for shape in shapes for one in shape or () if isinstance(one, Extent)]
-    require_symbols(used, {**found, **numbers}, network)
+    require_symbols(used, [*found, *numbers], network)
     if not found:
         raise DynamicShapeError(
             "dims= gives numbers alone; give a range to one of them, or the shapes in inputs="

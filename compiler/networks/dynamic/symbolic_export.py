@@ -6,6 +6,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from inspect import signature
 from itertools import product
 from typing import Any
@@ -42,7 +43,7 @@ def export(
     shapes = [None if shape is None else _dims_of(shape, dims) for shape in dynamic.shapes]
     bound = signature(network.forward).bind(*shapes)
     is_file = isinstance(module, OnnxModule)
-    place = (lambda: module.place) if is_file else _users_line
+    place: Callable[[], str] = partial(getattr, module, "place") if is_file else _users_line
     with torch.no_grad(), _recorded_guards(place) as guards:
         try:
             program = _exported(network, inputs, dict(bound.arguments))
@@ -70,15 +71,19 @@ def _exported(
     try:
         return torch.export.export(network, inputs, dynamic_shapes=shapes)
     except Exception as error:
-        if not _GUARD.search(str(error)) or _DEFERRED not in signature(torch.export.export).parameters:
+        if (
+            not _GUARD.search(str(error))
+            or not _DEFERRED.keys() <= signature(torch.export.export).parameters.keys()
+        ):
             raise
-        program = torch.export.export(network, inputs, dynamic_shapes=shapes, **{_DEFERRED: True})
+        program = torch.export.export(network, inputs, dynamic_shapes=shapes, **_DEFERRED)
         if broken_guards(program, [*removed_checks(program), *guards_of(program)]):
             raise
         return program
 
 
-_DEFERRED = "prefer_deferred_runtime_asserts_over_guards"
+_DEFERRED: dict[str, Any] = {"prefer_deferred_runtime_asserts_over_guards": True}
+"""Option of later releases of PyTorch, with which conditions become checks of each call."""
 
 
 def removed_checks(program: ExportedProgram) -> list[Any]:

@@ -132,6 +132,6 @@ ELEMENTWISE: Mapping[str, Convert] = {
     "Softplus": _softplus,
     "Softsign": _unary(functional.softsign),
     "Sum": _several(torch.add),
-    "Where": lambda call: torch.where(*call.given()),  # type: ignore[call-overload]
+    "Where": lambda call: torch.where(*call.given()),
 }
 """Conversions by operator."""

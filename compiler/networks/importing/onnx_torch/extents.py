@@ -86,7 +86,7 @@ def _rounded(direction: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _gather(call: OperatorCall) -> Known:
     places = call.known(1)
-    taken = np.array(plain(places.reshape(-1))).reshape(places.shape)
+    taken = np.array(plain(list(places.reshape(-1))), np.int64).reshape(places.shape)
     return known(np.take(call.known(0), taken, axis=call.get("axis", 0)))
 
 

@@ -81,12 +81,16 @@ def _slice(call: OperatorCall) -> torch.Tensor:
     return x
 
 
+def _at(axis: int, index: Any) -> tuple[Any, ...]:
+    """Indices that apply one to an axis, and keep the axes before it."""
+    return (*[slice(None)] * axis, index)
+
+
 def _part(x: torch.Tensor, start: Any, end: Any, axis: int, step: Any) -> torch.Tensor:
     """Every step-th element of an axis."""
-    before = (slice(None),) * axis
     if step > 0:
         last = None if isinstance(end, int) and end >= _LONGEST else end
-        return x[(*before, slice(start, last, step))]
+        return x[_at(axis, slice(start, last, step))]
     whole = isinstance(start, int) and (start == -1 or start >= _LONGEST)
     if step != -1 or not whole or not (isinstance(end, int) and end <= -_LONGEST):
         raise FixedExtentsError("it goes backwards from a number of elements")
@@ -101,7 +105,7 @@ def _gather(call: OperatorCall) -> torch.Tensor:
     indices = call.tensor(1).to(torch.int64)
     if axis == 0 and x.dim() == 2:
         return functional.embedding(torch.remainder(indices, x.shape[0]), x)
-    return x[(*(slice(None),) * axis, indices)]
+    return x[_at(axis, indices)]
 
 
 def _gather_elements(call: OperatorCall) -> torch.Tensor:
