@@ -72,7 +72,7 @@ def _given(
     solved: dict[str, Any] = {}
     for param, shape in zip(params, shapes, strict=True):
         if shape is None:
-            found.append(param)
+            found.append(relax.Var(param.name, param.ty))
             continue
         extents: list[Any] = []
         for axis, extent in enumerate(shape):
