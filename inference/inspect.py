@@ -16,6 +16,7 @@ from tvm.target import Target
 
 from ..compiler.networks import AS_FASTEST, Lowering, load_network, lowered_network
 from ..compiler.networks.alternatives.alternatives import Offer, merged_offers, offered_tasks
+from ..compiler.networks.dynamic.dynamic_inputs import dynamic_inputs, is_dynamic
 from ..compiler.networks.loading import check_name
 from ..compiler.targets import is_cpu
 from ..compiler.task import Task
@@ -30,11 +31,12 @@ from ..models.checkpoints.checkpoint import Checkpoint
 from ..models.checkpoints.shipped import AUTO
 from ..terminal import CommandConsole, say
 from .database.folder import read_device
+from .dynamic.outlook import LIBRARY, DynamicOutlook, library_outlook, network_outlook
 from .inspection.content import NetworkOutlook, database_folder, snapshot, task_outlooks
 from .inspection.estimate import estimate
 from .inspection.predicted import LatencyPredictor, latency_checkpoint
 from .inspection.terminal import print_outlook
-from .run.network_set import members_of, operator_set
+from .run.network_set import Member, members_of, operator_set
 from .search.config import OneShotConfig
 
 
@@ -54,6 +56,7 @@ class InspectConfig:
     inputs: Any = None
     kwargs: dict[str, Any] | None = None
     batch: Any = 1
+    dims: dict[str, Any] | None = None
     seed: int = 0
     programs: int = 8
     output: Path | None = None
@@ -61,16 +64,34 @@ class InspectConfig:
     search: OneShotConfig = field(default_factory=OneShotConfig)
 
     def __post_init__(self) -> None:
-        members_of(self.network, self.batch, self.inputs)
+        _ = self.members
         object.__setattr__(self, "lowering", self.search.applied_to(self.lowering))
         if self.programs < 1:
             raise InspectConfigError(
                 f"programs={self.programs}: must be at least 1; checkpoint=null draws none"
             )
 
+    @property
+    def members(self) -> list[Member]:
+        """Networks to inspect."""
+        return members_of(self.network, 1 if isinstance(self.batch, str) else self.batch, self.inputs)
+
+    @property
+    def is_library(self) -> bool:
+        """Whether the network is an exported library."""
+        return isinstance(self.network, str) and self.network.endswith(LIBRARY)
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether extents of the inputs are symbols, or the network is a library."""
+        return self.is_library or is_dynamic(self.inputs, self.batch, self.dims)
+
 
 def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook:
-    """Reads a network and its database, prints the outlook and returns it. Raises UserError."""
+    """Reads a network of fixed shapes and its database, prints the outlook and returns it.
+
+    Raises UserError.
+    """
     console = console or CommandConsole()
     if config.output is not None:
         check_writable(config.output, "output")
@@ -79,7 +100,7 @@ def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook
     device = _device(config, target, measured=False)
     of_networks: dict[str, list[Task]] = {}
     offers: list[list[Offer]] = []
-    for member in members_of(config.network, config.batch, config.inputs):
+    for member in config.members:
         with console.status(f"turning {member.name} into tasks"):
             network = load_network(**member.arguments(config.seed, config.kwargs))
             lowered = lowered_network(network, target, config.lowering)
@@ -117,6 +138,28 @@ def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook
     return outlook
 
 
+def run_dynamic(config: InspectConfig, console: Console | None = None) -> DynamicOutlook:
+    """Prints the kernels of a dynamic network, or of a library, and returns them. Raises UserError."""
+    console = console or CommandConsole()
+    if config.output is not None:
+        check_writable(config.output, "output")
+    if config.is_library:
+        outlook = library_outlook(Path(config.network))
+    elif len(config.members) > 1:
+        raise InspectConfigError("several networks or inputs with dynamic shapes: inspect them one by one")
+    else:
+        dynamic = dynamic_inputs(config.network, config.inputs, config.batch, config.dims)
+        with console.status(f"turning {config.network} into tasks"):
+            inputs = dynamic.at(dynamic.traced)
+            network = load_network(config.network, inputs=inputs, seed=config.seed, kwargs=config.kwargs)
+            outlook = network_outlook(network, dynamic, parse_target(config.target), config.lowering)
+    outlook.print(console)
+    if config.output is not None:
+        outlook.write(config.output)
+        say(console, f"wrote {config.output}")
+    return outlook
+
+
 def _device(config: InspectConfig, target: Target, measured: bool) -> Hardware:
     if config.hardware == HERE and is_cpu(target):
         return target_hardware(target, measured)
@@ -135,10 +178,14 @@ def _predictor(
 
 def check(config: InspectConfig) -> None:
     """Raises UserError for a network that does not exist, without loading it."""
-    for member in members_of(config.network, config.batch, config.inputs):
+    for member in [] if config.is_library else config.members:
         check_name(member.network)
 
 
 def main(config: DictConfig) -> None:
     """Entry point of `foretune inspect`."""
-    run(from_hydra(config, InspectConfig))
+    settings = from_hydra(config, InspectConfig)
+    if settings.is_dynamic:
+        run_dynamic(settings)
+    else:
+        run(settings)

@@ -16,6 +16,7 @@ from foretune.dataset.records.schema import FailureKind
 from foretune.dataset.records.store import RecordStore
 from foretune.inference.bolt.advice.content import ActivationAdvice
 from foretune.inference.bolt.advice.write import advice_page
+from foretune.inference.dynamic.page import dynamic_page
 from foretune.inference.report.write import report_page
 from foretune.inference.run.result import TUNED
 from foretune.inference.run.result_file import load_result
@@ -24,6 +25,7 @@ from foretune.training.comparison.report import comparison_page
 from support.browser import browser, looked_at
 from support.made_up_advice import ADVICE
 from support.made_up_comparison import made_up_comparison
+from support.made_up_dynamic import RESULT as DYNAMIC
 from support.paths import ROOT
 from support.records import HARDWARE, record, task_row
 from support.results import NO_DATA, make_contestant, make_result, make_task
@@ -53,6 +55,14 @@ def datasheet(name: str, folder: Path) -> Page:
     return datasheet_page(read_overview(store), None)
 
 
+def dynamic(name: str, folder: Path) -> Page:
+    """A run with dynamic shapes of a network, tasks and a file that are called `name`."""
+    tasks = [{**task, "name": name} for task in DYNAMIC.tasks]
+    return dynamic_page(
+        replace(DYNAMIC, network=name, tasks=tuple(tasks), exported=name, stage_s={name: 1.0})
+    )
+
+
 def advice(name: str, folder: Path) -> Page:
     """An advice on a network, layers and a device that are called `name`."""
     aligned = [replace(one, layer=name) for one in ADVICE.aligned]
@@ -69,6 +79,7 @@ PAGES: dict[str, Callable[[str, Path], Page]] = {
     "datasheet": datasheet,
     "advice": advice,
     "comparison": comparison,
+    "dynamic": dynamic,
 }
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
+
+BEYOND = "beyond"
+"""Name of the function of a library that runs sizes outside of the ranges."""
 
 EXAMPLE = '[[1,"n=1:512"]]'
 _RANGE = re.compile(r"\s*(-?\d+)\s*:\s*(-?\d+)\s*")
@@ -92,7 +95,7 @@ class Extent:
     def parsed(cls, text: str, where: str) -> Extent:
         """The extent of a text such as `n`, `8*n` or `n+1`. Raises DynamicShapeError, which names `where`."""
         found = _EXTENT.fullmatch(text)
-        if found is None or (found["before"] and found["after"]):
+        if found is None or not is_extent(text):
             raise DynamicShapeError(
                 f"{where}: {text!r} is no extent; write a number, a range such as n=1:512, or n, 8*n or n+1"
             )
@@ -101,6 +104,12 @@ class Extent:
         if factor < 1:
             raise DynamicShapeError(f"{where}: {text!r} is always the same; write the number")
         return cls(found["name"], factor, offset)
+
+
+def is_extent(text: str) -> bool:
+    """Whether a text is an extent such as `n`, `8*n` or `n+1`."""
+    found = _EXTENT.fullmatch(text)
+    return found is not None and not (found["before"] and found["after"])
 
 
 def extents_and_ranges(shape: Iterable[Any], where: str) -> tuple[list[int | Extent], dict[str, Symbol]]:
@@ -139,13 +148,27 @@ def joined(found: Iterable[Mapping[str, Symbol]]) -> dict[str, Symbol]:
     return symbols
 
 
-def symbols_of_dims(dims: Mapping[str, Any]) -> dict[str, Symbol]:
-    """Symbols of the option `dims`: `{n: 1:512}`, or `{n: {range: 1:512, sizes: lengths.csv}}`.
+def numbers_of_dims(dims: Mapping[str, Any]) -> dict[str, int]:
+    """Symbols to which the option `dims` gives a number in place of a range: `{batch: 1}`.
 
     Raises DynamicShapeError.
     """
+    found = {name: given for name, given in dims.items() if type(given) is int}
+    for name, number in found.items():
+        if number < 1:
+            raise DynamicShapeError(f"dims.{name}={number}: a size is at least 1")
+    return found
+
+
+def symbols_of_dims(dims: Mapping[str, Any]) -> dict[str, Symbol]:
+    """Symbols of the option `dims`: `{n: 1:512}`, or `{n: {range: 1:512, sizes: lengths.csv}}`.
+
+    Symbols with a number are left out, see `numbers_of_dims`. Raises DynamicShapeError.
+    """
     found = {}
     for name, given in dims.items():
+        if type(given) is int:
+            continue
         settings = dict(given) if isinstance(given, Mapping) else {"range": given}
         if unknown := sorted(set(settings) - {"range", "sizes"}):
             raise DynamicShapeError(
@@ -161,15 +184,16 @@ def symbols_of_dims(dims: Mapping[str, Any]) -> dict[str, Symbol]:
     return found
 
 
-def require_symbols(used: Iterable[str], symbols: Mapping[str, Symbol], network: str) -> None:
-    """Raises DynamicShapeError for a symbol without a range, and for a range of a symbol that is not used."""
+def require_symbols(used: Iterable[str], given: Collection[str], network: str) -> None:
+    """Raises DynamicShapeError for a symbol that is not given, and for a given one that is not used."""
     names = sorted(set(used))
     for name in names:
-        if name not in symbols:
+        if name not in given:
             raise DynamicShapeError(
-                f"{name} has no range; give dims.{name}=1:512, or write {name}=1:512 once"
+                f"{name} has no range; give dims.{name}=1:512, or write {name}=1:512 once, or give a number: "
+                f"dims.{name}=1"
             )
-    for name in symbols:
+    for name in given:
         if name not in names:
             close = difflib.get_close_matches(name, names, n=1)
             hint = f"did you mean {close[0]}? " if close else ""

@@ -121,6 +121,11 @@ def _random_array(spec: InputSpec, position: int, rng: np.random.Generator) -> N
             f'{field}: give a shape, or {{"shape": [1, 128], "dtype": "int64", "high": 100}}, or a constant '
             'as {"value": 16000}'
         )
+    if texts := [extent for extent in shape if isinstance(extent, str)]:
+        raise BadInputShapeError(
+            f"{field}: {texts[0]} is an extent of dynamic shapes, which only foretune tune and foretune "
+            "inspect take; give a number"
+        )
     if not all(isinstance(extent, int) and extent > 0 for extent in shape):
         raise BadInputShapeError(f"{field}: every extent must be a whole number of at least 1")
     high = settings.get("high", 2)

@@ -339,7 +339,7 @@ def _onnx_specs(path: Path, batch: int) -> list[dict[str, Any]]:
         if None in extents or (batch > 1 and extents[:1] != [batch]):
             raise BadInputShapeError(
                 f"network={path}: input {name} has shape {shape}, so batch={batch} leaves extents open; give "
-                "every input's shape, such as inputs=[[1,3,224,224]]"
+                "every input's shape, such as inputs=[[1,3,224,224]], or its ranges: dims.NAME=1:512"
             )
         specs.append({"shape": extents, "dtype": dtype})
     return specs

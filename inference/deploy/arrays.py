@@ -38,10 +38,12 @@ def is_torch(array: object) -> bool:
 class SizesOfInputs:
     """Solves the shapes of inputs for the symbols, and refuses sizes out of their ranges.
 
-    Kernels rely on the ranges, and the memory is planned for them.
+    Kernels rely on the ranges, and the memory is planned for them. With `beyond`, the library has another
+    function for sizes outside.
     """
 
-    def __init__(self, specs: Sequence[TensorSpec], symbols: Sequence[Symbol]) -> None:
+    def __init__(self, specs: Sequence[TensorSpec], symbols: Sequence[Symbol], *, beyond: bool) -> None:
+        self._beyond = beyond
         self._symbols = {symbol.name: symbol for symbol in symbols}
         self._extents = [
             (position, spec.name, axis, Extent.parsed(extent, spec.name))
@@ -50,8 +52,12 @@ class SizesOfInputs:
             if isinstance(extent, str)
         ]
 
-    def check(self, shapes: Sequence[Sequence[int]]) -> None:
-        """Raises InputError for shapes out of range, and for inputs that disagree on a symbol."""
+    def check(self, shapes: Sequence[Sequence[int]]) -> bool:
+        """Whether all sizes are in their ranges.
+
+        Raises InputError for shapes out of range, and for inputs that disagree on a symbol.
+        """
+        inside = True
         sizes: dict[str, tuple[int, str]] = {}
         for position, name, axis, extent in self._extents:
             given = shapes[position][axis]
@@ -59,7 +65,8 @@ class SizesOfInputs:
             where = f"input {name}: dimension {axis} is {given}"
             if size is None:
                 raise InputError(f"{where}, and {extent} is expected: no whole number {symbol.name} gives it")
-            if not symbol.contains(size):
+            inside = inside and symbol.contains(size)
+            if not symbol.contains(size) and (not self._beyond or min(size, given) < 1):
                 low, high = extent.at(symbol.low), extent.at(symbol.high)
                 raise InputError(
                     f"{where}, and {extent} is {low} to {high} ({symbol}); give a size in this range, or "
@@ -70,6 +77,7 @@ class SizesOfInputs:
                 raise InputError(
                     f"{where}, so that {symbol.name} is {size}, and {known} by {place}; make them equal"
                 )
+        return inside
 
 
 class InputTensors:
@@ -80,10 +88,14 @@ class InputTensors:
     so only one call may use the object at a time.
     """
 
-    def __init__(self, specs: Sequence[TensorSpec], symbols: Sequence[Symbol] = ()) -> None:
-        """`symbols` are those in the shapes of the inputs."""
+    def __init__(
+        self, specs: Sequence[TensorSpec], symbols: Sequence[Symbol] = (), *, beyond: bool = False
+    ) -> None:
+        """`symbols` are those in the shapes of the inputs, and `beyond` allows sizes outside their ranges."""
         self._specs = tuple(specs)
-        self._sizes = SizesOfInputs(specs, symbols) if symbols else None
+        self._sizes = SizesOfInputs(specs, symbols, beyond=beyond) if symbols else None
+        self.inside = True
+        """Whether the inputs taken last have sizes in the ranges."""
         self._buffers: list[tvm.runtime.Tensor | None] = [None] * len(self._specs)
 
     def take(self, inputs: Sequence[Any]) -> list[tvm.runtime.Tensor]:
@@ -96,7 +108,7 @@ class InputTensors:
         for spec, array in zip(self._specs, inputs, strict=True):
             _check(spec, array)
         if self._sizes is not None:
-            self._sizes.check([tuple(array.shape) for array in inputs])
+            self.inside = self._sizes.check([tuple(array.shape) for array in inputs])
         return [self._tensor(index, array) for index, array in enumerate(inputs)]
 
     def _tensor(self, index: int, array: Any) -> tvm.runtime.Tensor:

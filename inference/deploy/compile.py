@@ -42,7 +42,7 @@ from ...errors import UserError, first_line
 from ...files import CannotWriteError, written_whole
 from ...wording import part_of
 from ..run.network_profile import NetworkProfile
-from .description import describe, with_description
+from .description import MAIN, describe, with_description
 from .profile import profile_network
 from .scope_warnings import without_scope_warnings
 
@@ -172,10 +172,13 @@ class CompiledNetwork:
         with pinned_to_first_core():
             return profile_network(self._module, self.device, tensors, self.task_of)
 
-    def bind(self, *inputs: NDArray[Any]) -> Callable[[], Any]:
-        """A call to time: inputs are already on the device, outputs stay there, and the call waits."""
+    def bind(self, *inputs: NDArray[Any], entry: str = MAIN) -> Callable[[], Any]:
+        """A call to time: inputs are already on the device, outputs stay there, and the call waits.
+
+        `entry` is the name of the Relax function.
+        """
         tensors = [tvm.runtime.tensor(array, self.device) for array in inputs]
-        run = self.machine["main"]
+        run = self.machine[entry]
 
         def call() -> Any:
             outputs = run(*tensors)

@@ -19,12 +19,15 @@ from tvm.relax.analysis import has_reshape_pattern
 from tvm.target import Target
 from tvm.tirx import IntImm
 
-from ...compiler.dynamic.symbols import Extent, Symbol
+from ...compiler.dynamic.symbols import BEYOND, Extent, Symbol
 from ...compiler.tvm_compat import relax_bindings, target_to_json
 from ...errors import UserError
 
 if TYPE_CHECKING:
     from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, Shape
+
+MAIN = "main"
+"""Name of the Relax function that runs the network."""
 
 FUNCTION = "foretune_description"
 """Name of the Relax function that returns the description."""
@@ -55,6 +58,10 @@ def shown(shape: Sequence[int | str]) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
+_OF_DYNAMIC = ("beyond", "families")
+"""Fields that only networks with symbols have."""
+
+
 @dataclass(frozen=True)
 class Description:
     """Interface of a compiled network for its callers."""
@@ -70,13 +77,19 @@ class Description:
     """Name of the task of each function that runs one."""
     symbols: tuple[Symbol, ...] = ()
     """Symbols in the shapes, and their ranges; empty for a network of fixed shapes."""
+    beyond: bool = False
+    """Whether the function BEYOND runs sizes outside of the ranges."""
+    families: tuple[Mapping[str, Any], ...] = ()
+    """Kernels of each task of symbolic extents, as `FamilyTask.as_json` describes them."""
 
     def to_json(self) -> str:
         values = asdict(self)
         symbols = {one["name"]: [one["low"], one["high"]] for one in values.pop("symbols")}
-        if not symbols:
-            return json.dumps({"version": VERSION, **values})
-        return json.dumps({"version": DYNAMIC_VERSION, **values, "symbols": symbols})
+        if symbols:
+            return json.dumps({"version": DYNAMIC_VERSION, **values, "symbols": symbols})
+        for field in _OF_DYNAMIC:
+            del values[field]
+        return json.dumps({"version": VERSION, **values})
 
     @classmethod
     def from_json(cls, text: str) -> Description:
@@ -93,11 +106,16 @@ class Description:
                 TensorSpec(spec["name"], tuple(spec["shape"]), spec["dtype"]) for spec in values[field]
             )
         symbols = tuple(Symbol(name, low, high) for name, (low, high) in ranges)
-        return cls(**{**values, "fresh": tuple(values["fresh"]), "symbols": symbols})
+        families = tuple(values.pop("families", ()))
+        return cls(**{**values, "fresh": tuple(values["fresh"]), "symbols": symbols, "families": families})
 
 
 def describe(
-    mod: tvm.IRModule, target: Target, tasks: Mapping[str, str], dynamic: DynamicInputs | None = None
+    mod: tvm.IRModule,
+    target: Target,
+    tasks: Mapping[str, str],
+    dynamic: DynamicInputs | None = None,
+    families: Sequence[Mapping[str, Any]] = (),
 ) -> Description | None:
     """Description of a module's `main`.
 
@@ -106,6 +124,7 @@ def describe(
         target: target of its code.
         tasks: name of the task of each function.
         dynamic: shapes of the inputs, if the network has symbols.
+        families: its tasks of symbolic extents.
 
     Returns None unless all inputs and outputs are tensors of fixed shape, or of shapes in terms of symbols.
     """
@@ -124,10 +143,20 @@ def describe(
     known_outputs = tuple(spec for spec in outputs if spec is not None)
     if len(known_inputs) < len(inputs) or len(known_outputs) < len(outputs):
         return None
-    computed = _computed(mod)
-    fresh = tuple(isinstance(result, relax.Var) and result in computed for result in results)
+    functions = {var.name_hint for var, _ in mod.functions_items()}
+    entries = [name for name in (MAIN, BEYOND) if name in functions]
+    fresh = tuple(map(all, zip(*(_fresh(mod, name) for name in entries), strict=True)))
     symbols = () if dynamic is None else tuple(dynamic.symbols.values())
-    return Description(target_to_json(target), known_inputs, known_outputs, fresh, dict(tasks), symbols)
+    return Description(
+        target_to_json(target),
+        known_inputs,
+        known_outputs,
+        fresh,
+        dict(tasks),
+        symbols,
+        beyond=BEYOND in entries,
+        families=tuple(families),
+    )
 
 
 def with_description(mod: tvm.IRModule, description: Description) -> tvm.IRModule:
@@ -195,12 +224,18 @@ def _results(main: relax.Function) -> Iterator[relax.Expr]:
     return leaves(main.body.body)
 
 
-def _computed(mod: tvm.IRModule) -> set[relax.Var]:
-    """Variables of `main` that a compiled function writes; a plain reshape is a view and does not count."""
+def _fresh(mod: tvm.IRModule, entry: str) -> list[bool]:
+    """For each output of a Relax function, whether a run writes it into new memory."""
+    computed = _computed(mod, entry)
+    return [isinstance(result, relax.Var) and result in computed for result in _results(mod[entry])]
+
+
+def _computed(mod: tvm.IRModule, entry: str) -> set[relax.Var]:
+    """Variables that a compiled function writes; a plain reshape is a view and does not count."""
     call_tir = tvm.ir.Op.get("relax.call_tir")
     return {
         var
-        for var, value in relax_bindings(mod["main"])
+        for var, value in relax_bindings(mod[entry])
         if isinstance(value, relax.Call)
         and value.op == call_tir
         and not has_reshape_pattern(mod[value.args[0]])

@@ -6,7 +6,7 @@ import os
 import platform
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -15,15 +15,15 @@ import tvm_ffi
 from tvm import relax
 
 from ...compiler.codegen.checksum import elf_bytes, has_right_checksum
-from ...compiler.dynamic.symbols import Symbol
+from ...compiler.dynamic.symbols import BEYOND, Symbol
 from ...compiler.targets import is_cpu
 from ...compiler.tvm_compat import missing_instruction_sets, parse_target, target_cores
 from ...errors import UserError
 from ..anytime.follow import FollowedNetwork, unused_name
 from ..run.network_profile import NetworkProfile
-from .arrays import Array, InputTensors, as_outputs, is_torch
+from .arrays import Array, InputError, InputTensors, as_outputs, is_torch
 from .compile import flatten
-from .description import Description, TensorSpec, read_description
+from .description import MAIN, Description, TensorSpec, read_description
 from .profile import profile_network
 from .scope_warnings import without_scope_warnings
 from .threads import PoolOfThread, checked_threads
@@ -38,7 +38,8 @@ class LoadedNetwork:
 
     It accepts NumPy arrays and CPU tensors of torch, in the order of `inputs`. It returns torch tensors if
     any input is one, and NumPy arrays otherwise: a single array for a network with one output, and a tuple
-    of arrays for several. A network of dynamic shapes runs any sizes in the ranges of its `symbols`.
+    of arrays for several. A network of dynamic shapes runs any sizes in the ranges of its `symbols`,
+    and, slowly, other sizes if it was tuned with `beyond=allow`.
 
     Inputs belong to the caller. The network reads them only during the call, and never writes them. It
     reads contiguous inputs at an address that is a multiple of 64 bytes in place; torch's tensors satisfy
@@ -61,12 +62,18 @@ class LoadedNetwork:
         """Symbols in the shapes, with their ranges; empty for a network of fixed shapes."""
         self.target: str = description.target
         """TVM target of its code, as JSON."""
+        self.beyond: bool = description.beyond
+        """Whether calls with sizes outside of the ranges run, slowly."""
+        self.families: Sequence[Mapping[str, Any]] = description.families
+        """Kernels of each task of symbolic extents."""
         self.threads: int = threads
         """Threads that a call uses."""
         self._fresh = description.fresh
         self._library, self._tasks = library, description.tasks
-        self._main = relax.VirtualMachine(library, tvm.cpu())["main"]
-        self._tensors = InputTensors(self.inputs, self.symbols)
+        machine = relax.VirtualMachine(library, tvm.cpu())
+        self._main = machine[MAIN]
+        self._main_beyond = machine[BEYOND] if self.beyond else self._main
+        self._tensors = InputTensors(self.inputs, self.symbols, beyond=self.beyond)
         self._lock = threading.Lock()
         self._pool = PoolOfThread(threads)
 
@@ -85,16 +92,21 @@ class LoadedNetwork:
     def _profile(self, inputs: Sequence[Any], repeats: int) -> NetworkProfile:
         with self._lock:
             tensors = self._tensors.take(inputs)
+            if not self._tensors.inside:
+                raise InputError(f"{self.path}: only sizes in the ranges are profiled; give such inputs")
             return profile_network(self._library, tvm.cpu(), tensors, self._tasks, repeats)
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, specs)) for specs in (self.inputs, self.outputs))
         ranges = "".join(f", {symbol}" for symbol in self.symbols)
+        ranges += ", or slower beyond" if self.beyond else ""
         return f"LoadedNetwork({str(self.path)!r}: ({inputs}) -> ({outputs}){ranges}, threads={self.threads})"
 
     def _call(self, inputs: Sequence[Any]) -> Any:
         with self._lock:
-            results = flatten(self._main(*self._tensors.take(inputs)))
+            tensors = self._tensors.take(inputs)
+            run = self._main if self._tensors.inside else self._main_beyond
+            results = flatten(run(*tensors))
             outputs = as_outputs(results, self._fresh, torch=any(map(is_torch, inputs)))
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 

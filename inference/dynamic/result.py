@@ -11,13 +11,11 @@ from typing import Any
 from rich.table import Table
 
 from ...files import write_whole
+from .families import PLAIN
 from .rivals import RivalTimings
 
 FILE = "dynamic.json"
 """Name of the result in the folder of the report."""
-
-PLAIN = "plain"
-"""Kind of a task with a plain schedule in place of a family of kernels."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +28,12 @@ class SizeResult:
     tolerance: float
     median_s: float
     """Median latency in this process, in seconds; other work on the machine disturbs it."""
+    beyond: bool = False
+    """Whether the size is outside of the ranges, where code without kernels runs."""
 
     def __str__(self) -> str:
-        return ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        return f"{sizes} (beyond)" if self.beyond else sizes
 
 
 @dataclass(frozen=True)

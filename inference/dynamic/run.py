@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
 import torch
 import tvm
-from numpy.typing import NDArray
 from rich.console import Console
 from tvm.target import Target
 
@@ -18,27 +17,31 @@ from ... import __version__
 from ...compiler.codegen.argument_checks import marked_internal
 from ...compiler.codegen.passes import improve_code
 from ...compiler.codegen.plain_schedules import plainly_scheduled
-from ...compiler.dynamic.symbols import DynamicShapeError
+from ...compiler.dynamic.symbols import BEYOND
 from ...compiler.networks import Network, load_network
+from ...compiler.networks.dynamic.beyond import with_beyond
 from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, dynamic_inputs
-from ...compiler.networks.dynamic.lowering import scheduled, to_symbolic_relax
+from ...compiler.networks.dynamic.lowering import for_any_size, scheduled, to_symbolic_relax
+from ...compiler.networks.dynamic.solved_symbols import with_solved_symbols
 from ...compiler.networks.inputs import example_inputs
-from ...compiler.targets import is_cpu
 from ...compiler.tvm_compat import parse_target, runs_here
 from ...errors import UserError, first_line
 from ...terminal import say
 from ...wording import counted
-from ..deploy.compile import CompiledNetwork, NetworkBuildError, build_context
-from ..deploy.description import describe, with_description
+from ..deploy.compile import CompiledNetwork, NetworkBuildError, build_context, flatten
+from ..deploy.description import MAIN, describe, with_description
 from ..deploy.original import Original
 from ..deploy.outputs import OutputFormError
-from ..run.config import TuneConfig
+from ..run.config import ALLOW, TuneConfig
 from ..run.profiling import StageClock
 from ..run.reporting import how_to_run
-from .result import PLAIN, DynamicResult, SizeResult
+from .families import PLAIN
+from .outlook import require_cpu
+from .page import write_page
+from .result import DynamicResult, SizeResult
 from .rivals import RivalTimings, time_rivals
 from .settings import asked_rivals, check_dynamic, ignored
-from .sizes import sizes_to_compare
+from .sizes import sizes_beyond, sizes_to_compare
 
 TIMED_RUNS = 5
 """Runs of each size that are timed, after the first one."""
@@ -62,10 +65,7 @@ class DynamicRun:
         """
         check_dynamic(self.config)
         config, target = self.config, parse_target(self.config.target)
-        if not is_cpu(target):
-            raise DynamicShapeError(
-                f"target={target.kind.name}: dynamic shapes need a CPU; use target=llvm, or fixed shapes"
-            )
+        require_cpu(target)
         config.check_for(target)
         for notice in ignored(config):
             say(self.console, f"dynamic shapes: {notice}")
@@ -74,28 +74,44 @@ class DynamicRun:
             network = load_network(
                 config.network, inputs=dynamic.at(dynamic.traced), seed=config.seed, kwargs=config.kwargs
             )
+        if network.module is None:
+            dynamic = dynamic.without_values()
         fused = to_symbolic_relax(network, dynamic, target, config.lowering, self.watch.stage)
         with self.watch.stage("choose kernels"):
             mod, tasks = scheduled(fused, dynamic, target)
+        beyond = None
+        if config.beyond == ALLOW:
+            with self.watch.stage("code for other sizes"):
+                beyond = for_any_size(network, dynamic, target, config.lowering)
         try:
-            compiled, sizes = self._compared(network, dynamic, target, mod)
+            compiled, sizes = self._compared(network, dynamic, target, mod, tasks, beyond)
         except DynamicOutputError as error:
             self.console.print(
                 f"{error}; trying plain schedules", style="yellow", markup=False, soft_wrap=True
             )
-            tasks = [{**task, "kind": PLAIN} for task in tasks]
-            compiled, sizes = self._compared(network, dynamic, target, plainly_scheduled(fused))
+            tasks = [{**task, "kind": PLAIN, "tables": ()} for task in tasks]
+            plain = plainly_scheduled(fused)
+            compiled, sizes = self._compared(network, dynamic, target, plain, tasks, beyond)
         return self._reported(network, dynamic, compiled, sizes, tasks)
 
     def _compared(
-        self, network: Network, dynamic: DynamicInputs, target: Target, mod: tvm.IRModule
+        self,
+        network: Network,
+        dynamic: DynamicInputs,
+        target: Target,
+        mod: tvm.IRModule,
+        tasks: Sequence[Mapping[str, Any]],
+        beyond: tvm.IRModule | None,
     ) -> tuple[CompiledNetwork, list[SizeResult]]:
         """The compiled network, and its outputs at several sizes if it runs here.
 
-        Raises DynamicOutputError and NetworkBuildError.
+        `beyond` is its module for sizes outside of the ranges, if it has one. Raises DynamicOutputError and
+        NetworkBuildError.
         """
+        if beyond is not None:
+            mod = with_beyond(mod, beyond)
         with self.watch.stage("compile"), self.console.status("compiling the network"):
-            compiled = compile_symbolic(mod, dynamic, target, network.name)
+            compiled = compile_symbolic(mod, dynamic, target, network.name, tasks)
         if not runs_here(target):
             self.console.print(
                 "the library does not run here: its outputs are not compared with the original",
@@ -104,23 +120,36 @@ class DynamicRun:
             return compiled, []
         with self.watch.stage("check outputs"), self.console.status("comparing outputs"):
             sizes = sizes_to_compare(dynamic.symbols)
-            return compiled, [self._at(network, dynamic, compiled, one) for one in sizes]
+            found = [self._at(network, dynamic, compiled, one) for one in sizes]
+            if beyond is not None:
+                outside = sizes_beyond(dynamic.symbols)
+                found += [self._at(network, dynamic, compiled, one, BEYOND) for one in outside]
+            return compiled, found
 
     def _at(
-        self, network: Network, dynamic: DynamicInputs, compiled: CompiledNetwork, sizes: Mapping[str, int]
+        self,
+        network: Network,
+        dynamic: DynamicInputs,
+        compiled: CompiledNetwork,
+        sizes: Mapping[str, int],
+        entry: str = MAIN,
     ) -> SizeResult:
         """Compares outputs at one size. Raises DynamicOutputError."""
         arrays = example_inputs(dynamic.at(sizes), self.config.seed)
         where = ", ".join(f"{name}={size}" for name, size in sizes.items())
         original = Original(network.with_inputs(arrays))
         try:
-            check = original.check(compiled)
+            check = original.check(
+                lambda *inputs: [tensor.numpy() for tensor in flatten(compiled.bind(*inputs, entry=entry)())]
+            )
             fault = "" if check.agrees else original.describe(check)
         except OutputFormError as error:
             fault = first_line(error)
         if fault:
             raise DynamicOutputError(f"network={network.name} at {where}: {fault}; tune it for fixed shapes")
-        return SizeResult(sizes, check.max_abs_difference, check.tolerance, _median_s(compiled, arrays))
+        median_s = _median_s(compiled.bind(*arrays, entry=entry))
+        beyond = entry == BEYOND
+        return SizeResult(sizes, check.max_abs_difference, check.tolerance, median_s, beyond)
 
     def _reported(
         self,
@@ -140,7 +169,7 @@ class DynamicRun:
             network=network.name,
             target=str(compiled.target),
             symbols={one.name: (one.low, one.high) for one in dynamic.symbols.values()},
-            sizes=tuple(sorted(sizes, key=lambda one: tuple(one.sizes.values()))),
+            sizes=tuple(sorted(sizes, key=lambda one: (one.beyond, *one.sizes.values()))),
             tasks=tuple(tasks),
             exported=None if config.export is None else str(config.export),
             total_s=time.time() - self.started,
@@ -158,7 +187,8 @@ class DynamicRun:
         kernels = f"{counted(len(tasks), 'task')} of symbolic extents"
         plain = f", {len(result.plain)} of them with plain schedules" if result.plain else ""
         say(self.console, f"{network.name} with {ranges}: {kernels}{plain}")
-        say(self.console, f"wrote {result.write(config.folder)}")
+        paths = result.write(config.folder), write_page(result, config.folder)
+        say(self.console, f"wrote {' and '.join(map(str, paths))}")
         if config.export is not None:
             for line in how_to_run(config.export, compiled.target):
                 say(self.console, line)
@@ -176,11 +206,21 @@ class DynamicRun:
                 return RivalTimings()
 
 
-def compile_symbolic(mod: tvm.IRModule, dynamic: DynamicInputs, target: Target, name: str) -> CompiledNetwork:
-    """Compiles a module whose functions are scheduled. Raises NetworkBuildError."""
+def compile_symbolic(
+    mod: tvm.IRModule,
+    dynamic: DynamicInputs,
+    target: Target,
+    name: str,
+    tasks: Sequence[Mapping[str, Any]] = (),
+) -> CompiledNetwork:
+    """Compiles a module whose functions are scheduled. Raises NetworkBuildError.
+
+    `tasks` are its tasks of symbolic extents, for the description in the library.
+    """
     improve_code()
     mod = marked_internal(mod)
-    description = describe(mod, target, {}, dynamic)
+    description = describe(mod, target, {}, dynamic, tasks)
+    mod = with_solved_symbols(mod, dynamic, (MAIN, BEYOND))
     described = mod if description is None else with_description(mod, description)
     try:
         with build_context(target):
@@ -193,9 +233,8 @@ def compile_symbolic(mod: tvm.IRModule, dynamic: DynamicInputs, target: Target, 
     return CompiledNetwork(executable, target, scheduled=(), unscheduled=(), task_of={})
 
 
-def _median_s(compiled: CompiledNetwork, arrays: Sequence[NDArray[Any]]) -> float:
+def _median_s(run: Callable[[], Any]) -> float:
     """Median latency of a few runs, in seconds."""
-    run = compiled.bind(*arrays)
     run()
     times = []
     for _ in range(TIMED_RUNS):

@@ -33,6 +33,19 @@ def sizes_to_compare(symbols: Mapping[str, Symbol]) -> list[dict[str, int]]:
     return [sizes for number, sizes in enumerate(found) if sizes not in found[:number]]
 
 
+def sizes_beyond(symbols: Mapping[str, Symbol]) -> list[dict[str, int]]:
+    """Values outside of the ranges: all symbols too large, each alone, and all too small if they can be."""
+    found = [{name: symbol.high + 1 for name, symbol in symbols.items()}]
+    for name in symbols:
+        found.append(
+            {other: symbol.low for other, symbol in symbols.items()} | {name: 2 * symbols[name].high + 1}
+        )
+    small = {name: symbol.low - 1 for name, symbol in symbols.items() if symbol.low > 1}
+    if small:
+        found.append({name: symbol.low for name, symbol in symbols.items()} | small)
+    return found
+
+
 def _inner(symbol: Symbol) -> list[int]:
     """Sizes of one symbol, in order."""
     tried = [2, 3, symbol.high - 1, *(tile + 1 for tile in TILES)]

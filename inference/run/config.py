@@ -22,6 +22,9 @@ from ..report.energy import ReportConfig
 from ..search.config import OneShotConfig
 from .network_set import Member, check_export, export_of, members_of
 
+REFUSE, ALLOW = "refuse", "allow"
+"""Calls with sizes outside of the ranges of a dynamic network: an error, or code without kernels."""
+
 
 class TuneConfigError(UserError, ValueError):
     """A setting of the tuning run is invalid."""
@@ -40,6 +43,7 @@ class TuneConfig:
     kwargs: dict[str, Any] | None = None
     batch: Any = 1
     dims: dict[str, Any] | None = None
+    beyond: str = REFUSE
     check_inputs: Path | None = None
     seed: int = 0
     retune: bool = False
@@ -67,6 +71,7 @@ class TuneConfig:
         object.__setattr__(self, "lowering", self.search.applied_to(self.lowering))
         self._check_set()
         self._check_anytime()
+        self._check_beyond()
         if self.folder.is_file():
             raise TuneConfigError(f"output={self.folder}: is a file; name a folder for the report")
         if self.require_database and self.retune:
@@ -118,6 +123,15 @@ class TuneConfig:
             raise TuneConfigError(
                 f"anytime=true {wrong}: better libraries follow from measurements on this machine; use "
                 "executor=local and a search that measures, or leave anytime out"
+            )
+
+    def _check_beyond(self) -> None:
+        """Rejects another word, and one for sizes outside of ranges without ranges."""
+        if self.beyond not in (REFUSE, ALLOW):
+            raise TuneConfigError(f"beyond={self.beyond}: use {REFUSE} or {ALLOW}")
+        if self.beyond == ALLOW and not self.is_dynamic:
+            raise TuneConfigError(
+                f"beyond={ALLOW}: this network has no ranges; give one, as in dims.n=1:512, or leave it out"
             )
 
     def _check_set(self) -> None:

@@ -153,6 +153,38 @@ class Dense(nn.Module):
         return torch.relu(self.layer(x))
 
 
+class Segmentation(nn.Module):
+    """Classes of the pixels of an image of any size, from features of two scales."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fine, self.coarse = nn.Conv2d(3, 8, 3, 2, 1), nn.Conv2d(8, 16, 3, 2, 1)
+        self.norm, self.classes = nn.BatchNorm2d(8), nn.Conv2d(24, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        fine = torch.relu(self.norm(self.fine(x)))
+        coarse = torch.relu(self.coarse(fine))
+        resized = nn.functional.interpolate(coarse, size=fine.shape[-2:], mode="bilinear")
+        classes = self.classes(torch.cat([fine, resized], 1))
+        return nn.functional.interpolate(classes, size=x.shape[-2:], mode="bilinear")
+
+
+class TextLine(nn.Module):
+    """Characters along a line of text of any width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))
+        self.columns, self.characters = nn.Linear(8 * 8, 32), nn.Linear(32, 20)
+        self.context = nn.TransformerEncoderLayer(32, 2, 64, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.features(x)
+        batch, channels, height, width = y.shape
+        columns = y.permute(0, 3, 1, 2).reshape(batch, width, channels * height)
+        return torch.log_softmax(self.characters(self.context(self.columns(columns))), -1)
+
+
 def not_a_module() -> int:
     """A factory that returns no module."""
     return 3

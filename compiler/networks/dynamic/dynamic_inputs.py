@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from ...dynamic.symbols import (
@@ -13,11 +14,13 @@ from ...dynamic.symbols import (
     Symbol,
     extents_and_ranges,
     joined,
+    numbers_of_dims,
     require_symbols,
     symbols_of_dims,
 )
 from ..inputs import InputSpec, has_value
 from ..known import ZOO
+from .onnx_inputs import completed, own_specs
 
 BATCH = "batch"
 """Symbol of the leading extent where `batch` is a range."""
@@ -59,6 +62,12 @@ class DynamicInputs:
             )
         return found
 
+    def without_values(self) -> DynamicInputs:
+        """The inputs of an ONNX file that a caller gives: inputs with a value become constants."""
+        kept = [place for place, shape in enumerate(self.shapes) if shape is not None]
+        shapes = tuple(self.shapes[place] for place in kept)
+        return replace(self, shapes=shapes, settings=tuple(self.settings[place] for place in kept))
+
 
 def _few(symbol: Symbol) -> bool:
     """Whether a range is too short for a size that no other symbol has."""
@@ -92,19 +101,15 @@ def dynamic_inputs(
     """The inputs that the options of `foretune tune` describe.
 
     Args:
-        network: name or import path.
-        inputs: specifications with texts as extents; None for those of the name.
+        network: name, import path or ONNX file.
+        inputs: specifications with texts as extents; None for those of the name or of the
+            file.
         batch: a batch size or a range such as `1:16`, for inputs that are not given.
         dims: ranges of symbols, see `symbols_of_dims`.
 
     Raises DynamicShapeError.
     """
-    if network.endswith(".onnx"):
-        raise DynamicShapeError(
-            f"network={network}: ONNX files have no dynamic shapes here yet; give the PyTorch module, or "
-            "fixed shapes"
-        )
-    ranges = symbols_of_dims(dims or {})
+    ranges, numbers = symbols_of_dims(dims or {}), numbers_of_dims(dims or {})
     if isinstance(batch, str):
         if inputs is not None:
             raise DynamicShapeError(
@@ -113,7 +118,9 @@ def dynamic_inputs(
             )
         ranges = joined([ranges, {BATCH: Symbol.parsed(BATCH, batch)}])
     if inputs is None:
-        inputs = _own_inputs(network, BATCH if isinstance(batch, str) else batch)
+        inputs = _own_inputs(network, BATCH if isinstance(batch, str) else batch, dims or {})
+    elif network.endswith(".onnx"):
+        inputs = completed(Path(network), inputs)
     shapes: list[Shape | None] = []
     settings: list[Mapping[str, Any]] = []
     given: list[Mapping[str, Symbol]] = [ranges]
@@ -131,7 +138,12 @@ def dynamic_inputs(
         given.append(symbols)
     found = joined(given)
     used = [one.symbol for shape in shapes for one in shape or () if isinstance(one, Extent)]
-    require_symbols(used, found, network)
+    require_symbols(used, [*found, *numbers], network)
+    if not found:
+        raise DynamicShapeError(
+            "dims= gives numbers alone; give a range to one of them, or the shapes in inputs="
+        )
+    shapes = [None if shape is None else _with_numbers(shape, numbers) for shape in shapes]
     for position, shape in enumerate(shapes):
         for extent in shape or ():
             if isinstance(extent, Extent) and extent.at(found[extent.symbol].low) < 1:
@@ -140,11 +152,24 @@ def dynamic_inputs(
                     f"inputs[{position}]: {extent} is {extent.at(low)} for {extent.symbol}={low}; a size is "
                     "at least 1"
                 )
-    return DynamicInputs({name: found[name] for name in dict.fromkeys(used)}, tuple(shapes), tuple(settings))
+    symbols = {name: found[name] for name in dict.fromkeys(used) if name in found}
+    return DynamicInputs(symbols, tuple(shapes), tuple(settings))
 
 
-def _own_inputs(network: str, batch: int | str) -> list[InputSpec]:
-    """Specifications of a known network, whose leading extent is the batch."""
+def _with_numbers(shape: Shape, numbers: Sizes) -> Shape:
+    """The shape with some symbols replaced by a number."""
+    return tuple(
+        extent.at(numbers[extent.symbol])
+        if isinstance(extent, Extent) and extent.symbol in numbers
+        else extent
+        for extent in shape
+    )
+
+
+def _own_inputs(network: str, batch: int | str, named: Collection[str]) -> list[InputSpec]:
+    """Specifications of a known network, whose leading extent is the batch, or of an ONNX file."""
+    if network.endswith(".onnx"):
+        return own_specs(Path(network), batch, named)
     if network not in ZOO:
         raise DynamicShapeError(
             f'network={network}: an import path needs input shapes, such as inputs=[[1,"n=1:512"]]'

@@ -8,17 +8,21 @@ from contextlib import nullcontext
 from typing import Any
 
 import tvm
+from torch import nn
 from tvm.target import Target
 
 from ....errors import UserError
 from ...codegen.plain_schedules import plainly_scheduled
+from ...dynamic.symbols import DynamicShapeError
 from ...templates.cpu.dynamic.families import SCHEDULED, with_families
 from ..extraction import NetworkExportError
 from ..importing import torch_import
+from ..importing.onnx_torch.graph_module import OnnxModule
 from ..loading import Network, kind_and_line
 from ..lowering.buildable import LOWERING, Stage
 from ..lowering.fold_batch_norm import fold_batch_norm
 from ..lowering.lowering import AS_FASTEST, Lowering, lower
+from .beyond import any_size
 from .dynamic_inputs import DynamicInputs
 from .symbolic_export import check_guards, export, guards_of
 from .symbolic_import import SymbolicImporter
@@ -30,22 +34,25 @@ def to_symbolic_relax(
     target: Target,
     lowering: Lowering = AS_FASTEST,
     stage: Stage = nullcontext,
+    *,
+    bounded: bool = True,
 ) -> tvm.IRModule:
     """The network as fused TIR functions and a Relax `main`, whose inputs have the symbols as extents.
 
     Args:
-        network: a PyTorch module with example inputs for `dynamic.traced`.
+        network: a PyTorch module or an ONNX file, with example inputs for `dynamic.traced`.
         dynamic: shapes of the inputs.
         target: a CPU.
         lowering: options of the lowering; alternatives to convolutions do not apply.
         stage: a clock's context for each step, by its name.
+        bounded: whether the memory may be planned for the ranges, so that no larger input runs.
 
     Raises DynamicShapeError and NetworkExportError.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecations inside the exporters, which users cannot act on
-            return _lowered(network, dynamic, target, lowering, stage)
+            return _lowered(network, dynamic, target, lowering, stage, bounded)
     except UserError:
         raise
     except Exception as error:  # exporters and passes raise many types
@@ -56,17 +63,42 @@ def to_symbolic_relax(
 
 
 def _lowered(
-    network: Network, dynamic: DynamicInputs, target: Target, lowering: Lowering, stage: Stage
+    network: Network,
+    dynamic: DynamicInputs,
+    target: Target,
+    lowering: Lowering,
+    stage: Stage,
+    bounded: bool,
 ) -> tvm.IRModule:
-    assert network.module is not None
     with stage("torch.export"):
-        program = export(network.module, network.torch_inputs(), dynamic, network.name)
+        program = export(_module(network), network.torch_inputs(), dynamic, network.name)
     with stage("conversion to Relax"):
         before = guards_of(program)
-        mod = torch_import.to_relax(program, SymbolicImporter(dynamic))
+        mod = torch_import.to_relax(program, SymbolicImporter(dynamic, bounded=bounded))
         check_guards(program, dynamic, before, network.name)
     with stage(LOWERING):
         return lower(fold_batch_norm(mod), target, lowering)
+
+
+def for_any_size(
+    network: Network, dynamic: DynamicInputs, target: Target, lowering: Lowering = AS_FASTEST
+) -> tvm.IRModule:
+    """The network for sizes outside of its ranges, with plain schedules and memory of each run's sizes.
+
+    Raises DynamicShapeError for a network that does not work for every size, and NetworkExportError.
+    """
+    try:
+        mod = to_symbolic_relax(network, any_size(dynamic), target, lowering, bounded=False)
+    except DynamicShapeError as error:
+        raise DynamicShapeError(f"beyond=allow: {error}; or use beyond=refuse") from error
+    return plainly_scheduled(mod)
+
+
+def _module(network: Network) -> nn.Module:
+    if network.module is not None:
+        return network.module
+    assert network.onnx_path is not None
+    return OnnxModule(network.onnx_path)
 
 
 def scheduled(

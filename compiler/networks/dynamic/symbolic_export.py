@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from inspect import signature
 from itertools import product
 from typing import Any
@@ -16,7 +17,10 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from ....errors import UserError
 from ...dynamic.symbols import DynamicShapeError, Extent
+from ..importing.onnx_torch.graph_module import OnnxModule, fixed_extents
+from ..loading import kind_and_line
 from ..outputs import TensorsOnly
 from .dynamic_inputs import DynamicInputs, Shape
 
@@ -36,12 +40,17 @@ def export(
     """
     network = TensorsOnly(module).eval()
     bound = signature(network.forward).bind(*dynamic_shapes(dynamic))
-    with torch.no_grad(), _recorded_guards() as guards:
+    is_file = isinstance(module, OnnxModule)
+    place: Callable[[], str] = partial(getattr, module, "place") if is_file else _users_line
+    with torch.no_grad(), _recorded_guards(place) as guards:
         try:
-            program = torch.export.export(network, inputs, dynamic_shapes=dict(bound.arguments))
+            program = _exported(network, inputs, dict(bound.arguments))
         except Exception as error:
-            reason = _violation(str(error), dynamic, guards)
+            reason = _violation(str(error), dynamic, guards, "operator" if is_file else "line")
             if reason is None:
+                spot = place() or (guards[-1][1] if guards else "")
+                if is_file and spot and not isinstance(error, UserError):
+                    raise fixed_extents(spot, kind_and_line(error)) from error
                 raise
             raise DynamicShapeError(f"network={name}: {reason}") from error
     _reshape_in_place_of_views(program)
@@ -52,6 +61,46 @@ def dynamic_shapes(dynamic: DynamicInputs) -> list[dict[int, Any] | None]:
     """Symbolic extents of each input by their axis, in the form of `torch.export`."""
     dims = {one.name: Dim(one.name, min=one.low, max=one.high) for one in dynamic.symbols.values()}
     return [None if shape is None else _dims_of(shape, dims) for shape in dynamic.shapes]
+
+
+def _exported(
+    network: nn.Module, inputs: tuple[torch.Tensor, ...], shapes: dict[str, Any]
+) -> ExportedProgram:
+    """The program; raises what PyTorch raises.
+
+    PyTorch refuses a condition that it cannot prove, such as `1 % (n // 2) != 0` for n over 3. So the network
+    is exported again with such conditions as checks of each call, which are tried here for the sizes of the
+    range.
+    """
+    try:
+        return torch.export.export(network, inputs, dynamic_shapes=shapes)
+    except Exception as error:
+        if (
+            not _GUARD.search(str(error))
+            or not _DEFERRED.keys() <= signature(torch.export.export).parameters.keys()
+        ):
+            raise
+        program = torch.export.export(network, inputs, dynamic_shapes=shapes, **_DEFERRED)
+        if broken_guards(program, [*removed_checks(program), *guards_of(program)]):
+            raise
+        return program
+
+
+_DEFERRED: dict[str, Any] = {"prefer_deferred_runtime_asserts_over_guards": True}
+"""Option of later releases of PyTorch, with which conditions become checks of each call."""
+
+
+def removed_checks(program: ExportedProgram) -> list[Any]:
+    """Conditions on symbols that a program checks in each call, whose checks are removed in place.
+
+    Each retracing, as for decompositions, inserts them again.
+    """
+    checks = program.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_scalar.default)
+    conditions = [getattr(node.args[0], "meta", {}).get("val") for node in checks]
+    for node in checks:
+        program.graph.erase_node(node)
+    program.graph.eliminate_dead_code()
+    return [one.node.expr for one in conditions if isinstance(one, torch.SymBool)]
 
 
 def _reshape_in_place_of_views(program: ExportedProgram) -> None:
@@ -72,6 +121,7 @@ def _dims_of(shape: Shape, dims: Mapping[str, Any]) -> dict[int, Any]:
 
 
 _CONSTANT = re.compile(r"You marked (\S+) as dynamic but your code specialized it to be a constant \((\d+)\)")
+_SPECIALISED = re.compile(r"guards generated for (\S+) = .* resulted in a specialized value of (\d+)")
 _EQUAL = re.compile(r"The values of (\S+) = .* and (\S+) = .* must always be equal")
 _GUARD = re.compile(
     r"Not all values of (\S+) = (\S+) in the specified range .* satisfy the generated guard (.*)"
@@ -81,15 +131,20 @@ _GUARD = re.compile(
 _SIZES = re.compile(r"size of tensor .* must match the size of tensor")
 
 
-def _violation(message: str, dynamic: DynamicInputs, guards: Sequence[tuple[str, str]]) -> str | None:
-    """Demand of a network on its sizes that the ranges do not keep; None for another error."""
+def _violation(
+    message: str, dynamic: DynamicInputs, guards: Sequence[tuple[str, str]], unit: str
+) -> str | None:
+    """Demand of a network on its sizes that the ranges do not keep; None for another error.
+
+    `unit` is the part of the network that the guards name: a line, or an operator of a file.
+    """
     line = f" ({guards[-1][1]})" if guards else ""
-    if found := _CONSTANT.search(message):
+    if found := _CONSTANT.search(message) or _SPECIALISED.search(message):
         fixed = next((place for guard, place in guards if guard.startswith("Eq(")), "")
         line = f" ({fixed})" if fixed else line
         return (
             f"its code works for {found[1]}={found[2]} alone, with which it was traced{line}; write the "
-            "number in place of the symbol, or change that line"
+            f"number in place of the symbol, or change that {unit}"
         )
     if found := _EQUAL.search(message):
         return f"{found[1]} and {found[2]} must be equal{line}; give both the same symbol"
@@ -98,7 +153,7 @@ def _violation(message: str, dynamic: DynamicInputs, guards: Sequence[tuple[str,
         shown = dynamic.symbols.get(name, name)
         return (
             f"not all sizes of {shown} take the same way through its code, which demands "
-            f"{guard.replace(source, name)}{line}; change the range, or that line"
+            f"{guard.replace(source, name)}{line}; change the range, or that {unit}"
         )
     if _SIZES.search(message):
         sizes = ", ".join(f"{name}={size}" for name, size in dynamic.traced.items())
@@ -107,8 +162,8 @@ def _violation(message: str, dynamic: DynamicInputs, guards: Sequence[tuple[str,
 
 
 @contextmanager
-def _recorded_guards() -> Iterator[list[tuple[str, str]]]:
-    """Conditions on symbols that PyTorch records inside the block, each with the line of a user's code."""
+def _recorded_guards(place: Callable[[], str]) -> Iterator[list[tuple[str, str]]]:
+    """Conditions on symbols that PyTorch records inside the block, each with the place of the network."""
     found: list[tuple[str, str]] = []
     log: Any = getattr(ShapeEnv, "_log_guard", None)
     if log is None:  # a name that PyTorch may change
@@ -116,7 +171,7 @@ def _recorded_guards() -> Iterator[list[tuple[str, str]]]:
         return
 
     def logged(env: ShapeEnv, prefix: str, guard: Any, *rest: Any, **options: Any) -> Any:
-        found.append((str(guard), _users_line()))
+        found.append((str(guard), place()))
         return log(env, prefix, guard, *rest, **options)
 
     ShapeEnv._log_guard = logged  # type: ignore[method-assign, assignment]
@@ -156,15 +211,23 @@ def check_guards(program: ExportedProgram, dynamic: DynamicInputs, before: Seque
         before: `guards_of` the program before, which PyTorch has compared with the ranges.
         name: name of the network, for errors.
     """
+    for guard in broken_guards(program, guards_of(program)[len(before) :]):
+        raise DynamicShapeError(
+            f"network={name}: the conversion of one of its operators works only for sizes with {guard}; "
+            f"narrow the range of {', '.join(dynamic.symbols)}"
+        )
+
+
+def broken_guards(program: ExportedProgram, guards: Sequence[Any]) -> list[Any]:
+    """Conditions on symbols that some sizes of their ranges do not meet."""
     ranges = {str(one): bounds for env in _environments(program) for one, bounds in env.var_to_range.items()}
-    for guard in guards_of(program)[len(before) :]:
+    broken = []
+    for guard in guards:
         free = sorted(guard.free_symbols, key=str)
         tried = product(*(_tried(ranges[str(one)], MOST_TRIED // 4 ** (len(free) - 1)) for one in free))
         if any(guard.subs(dict(zip(free, sizes, strict=True))) == sympy.false for sizes in tried):
-            raise DynamicShapeError(
-                f"network={name}: the conversion of one of its operators works only for sizes with {guard}; "
-                f"narrow the range of {', '.join(dynamic.symbols)}"
-            )
+            broken.append(guard)
+    return broken
 
 
 MOST_TRIED = 512

@@ -25,6 +25,7 @@ from ..importing.decompositions import SYMBOLIC
 from ..importing.torch_import import Importer
 from .dynamic_inputs import DynamicInputs
 from .expressions import INDEX, as_tir
+from .symbolic_export import broken_guards, removed_checks
 
 _LEAST, _MOST = "tir_var_lower_bound", "tir_var_upper_bound"
 """Attributes of a Relax function with the ranges of its symbols, which TVM's memory plan reads."""
@@ -95,6 +96,8 @@ class SymbolicImporter(Importer):
 
     def from_exported_program(self, exported_program: ExportedProgram, **options: Any) -> tvm.IRModule:
         """The Relax module; the ranges of the symbols are attributes of its function."""
+        if broken := broken_guards(exported_program, removed_checks(exported_program)):
+            raise ConversionError(f"one of its operators works only for sizes with {broken[0]}")
         self._variables = _variables(exported_program, self._dynamic)
         for node in exported_program.graph.nodes:
             if node.op == "call_function" and isinstance(node.meta.get("val"), SYMBOLIC):

@@ -32,6 +32,14 @@ _Result = TypeVar("_Result")
 
 def input_signature(path: Path) -> list[tuple[str, list[int | None], str]]:
     """Name, shape (None if the extent is dynamic) and numpy dtype of each input."""
+    return [
+        (name, [extent if isinstance(extent, int) else None for extent in shape], dtype)
+        for name, shape, dtype in declared_inputs(path)
+    ]
+
+
+def declared_inputs(path: Path) -> list[tuple[str, list[int | str | None], str]]:
+    """Name, shape and numpy dtype of each input; a dynamic extent has the name in the file, or None."""
     model = load(path)
     onnx = require_extra("onnx", "onnx", f"network={path}")
     for role, values in (("input", graph_inputs(model)), ("output", model.graph.output)):
@@ -44,7 +52,10 @@ def input_signature(path: Path) -> list[tuple[str, list[int | None], str]]:
     return [
         (
             value.name,
-            [axis.dim_value if axis.dim_value > 0 else None for axis in value.type.tensor_type.shape.dim],
+            [
+                axis.dim_value if axis.dim_value > 0 else axis.dim_param or None
+                for axis in value.type.tensor_type.shape.dim
+            ],
             str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)),
         )
         for value in graph_inputs(model)

@@ -92,7 +92,7 @@ def test_a_symbol_without_range_or_use_is_an_error() -> None:
         ({"n": {"sizes": "x.csv"}}, "dims.n: has no range; give dims.n.range=1:512"),
         ({"n": {"range": "1:4", "size": "x"}}, "dims.n.size: unknown"),
         ({"n": "4:1"}, "dims.n=4:1: the range is empty"),
-        ({"n": 7}, "dims.n=7: no range"),
+        ({"n": "7"}, "dims.n=7: no range"),
     ],
 )
 def test_wrong_dims_are_errors(dims: dict[str, Any], message: str) -> None:

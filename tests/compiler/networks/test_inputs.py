@@ -23,6 +23,11 @@ def test_edge_cases_have_zeros_negative_large_and_equal_elements() -> None:
     assert edge_array(np.array(0.5), 2) == 0.5
 
 
+def test_a_range_is_for_commands_that_take_dynamic_shapes() -> None:
+    with pytest.raises(BadInputShapeError, match=r"n=1:512 is an extent of dynamic shapes.*give a number"):
+        example_inputs([[1, "n=1:512"]], 0)  # type: ignore[list-item]
+
+
 def test_fixed_inputs_stay_in_other_inputs() -> None:
     arrays = (np.array([1, 2], np.float32), np.array([7, 8]))
     network = Network("net", arrays, ranges=(InputRange(), InputRange(fixed=True)))

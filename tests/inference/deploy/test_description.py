@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
+from foretune.compiler.dynamic.symbols import Symbol
 from foretune.compiler.networks import load_network, to_relax
 from foretune.compiler.tvm_compat import parse_target, target_to_json
 from foretune.inference.deploy.compile import compile_network
@@ -44,6 +46,14 @@ def test_json_gives_the_description_back() -> None:
     spec = TensorSpec("x", (2, 3), "int64")
     description = Description('{"kind": "llvm"}', (spec,), (spec, spec), (True, False), {"fused": "task"})
     assert Description.from_json(description.to_json()) == description
+
+
+def test_a_network_with_symbols_has_further_fields() -> None:
+    spec, symbols = TensorSpec("x", ("n", 2), "float32"), (Symbol("n", 1, 8),)
+    families = ({"name": "fused_matmul", "kind": "product"},)
+    dynamic = Description("{}", (spec,), (), (), {}, symbols, beyond=True, families=families)
+    assert Description.from_json(dynamic.to_json()) == dynamic
+    assert "families" not in replace(dynamic, symbols=()).to_json()
 
 
 def test_a_description_of_a_later_release_is_named() -> None:

@@ -17,7 +17,8 @@ from foretune.compiler.networks import load_network
 from foretune.inference.deploy.arrays import InputError
 from foretune.inference.deploy.load import LoadedNetwork
 from foretune.inference.dynamic import run as subject
-from foretune.inference.dynamic.result import FILE, PLAIN, DynamicResult
+from foretune.inference.dynamic.families import PLAIN
+from foretune.inference.dynamic.result import FILE, DynamicResult
 from foretune.inference.dynamic.settings import check_dynamic
 from foretune.inference.run.config import TuneConfig
 from foretune.inference.tune import run

@@ -7,7 +7,7 @@ the sum of a row is made in several vectors, which are added up at its end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from tvm import tirx
@@ -64,7 +64,7 @@ def row_kernel(task: RowTask, bound: Bound) -> Any:
         if group.axes == 0 and not reduces(group.blocks[0]):
             statements.append(elementwise_loops(group.blocks[0], outputs))
         else:
-            statements.append(_group(group, kept, bound))
+            statements.append(_group(group, kept, bound, outputs))
     return allocated(arrays, sequence(*statements))
 
 
@@ -76,7 +76,7 @@ def _kept_by_row(group: RowGroup, task: RowTask, outputs: set[Any]) -> list[Any]
     return [source for source in written if source not in outputs and source not in read]
 
 
-def _group(group: RowGroup, kept: Sequence[Any], bound: Bound) -> Any:
+def _group(group: RowGroup, kept: Sequence[Any], bound: Bound, parameters: Collection[Any]) -> Any:
     """Rows in parallel, and the group's blocks in each."""
     extents = [axis.dom.extent for axis in spatial_of(group.blocks[0])[: group.axes]]
 
@@ -86,7 +86,7 @@ def _group(group: RowGroup, kept: Sequence[Any], bound: Bound) -> Any:
             names[source] = _row_array(source, source.shape[group.axes :], bound)
         places = Places()
         computed, indices = places.kept(split_index(at, extents))
-        body = [_block(block, indices, names) for block in group.blocks]
+        body = [_block(_RowBlock(block, indices, names, parameters)) for block in group.blocks]
         arrays = [places.array, *names.values()] if computed else list(names.values())
         return allocated(arrays, sequence(*computed, *body))
 
@@ -104,18 +104,26 @@ def _row_array(source: Any, shape: Sequence[Any], bound: Bound) -> Any:
 class _RowBlock:
     """A block in one row."""
 
-    def __init__(self, block: SBlock, indices: Sequence[Any], names: Mapping[Any, Any]) -> None:
+    def __init__(
+        self,
+        block: SBlock,
+        indices: Sequence[Any],
+        names: Mapping[Any, Any],
+        parameters: Collection[Any],
+    ) -> None:
         self.block, self.names, self.count = block, names, len(indices)
+        self.parameters = parameters
         spatial = spatial_of(block)
         self.inner, self.reduced = spatial[len(indices) :], reduced_of(block)
         self.rows = {axis.var: at for axis, at in zip(spatial, indices, strict=False)}
 
     @property
     def reads_and_keeps(self) -> bool:
-        """Whether the block computes elements that are kept for the row from other such elements."""
-        read = [load for load in loads_of(self.block.body.value) if load.source in self.names]
-        return self.block.writes[0].source in self.names and any(
-            len(load.indices) > self.count for load in read
+        """Whether the block computes elements of an array of this function from elements of another."""
+        return self.block.writes[0].source not in self.parameters and any(
+            load.source not in self.parameters
+            and (load.source not in self.names or len(load.indices) > self.count)
+            for load in loads_of(self.block.body.value)
         )
 
     def expression(self, node: Any, values: Mapping[Any, Any]) -> Any:
@@ -139,13 +147,12 @@ class _RowBlock:
         return store(array, value, self._indices(indices))
 
 
-def _block(block: SBlock, indices: Sequence[Any], names: Mapping[Any, Any]) -> Any:
-    this = _RowBlock(block, indices, names)
+def _block(this: _RowBlock) -> Any:
     if this.inner:
         return _over_elements(this)
     if this.reduced:
         return _row_sum(this)
-    return this.stored(this.expression(block.body.value, {}), {})
+    return this.stored(this.expression(this.block.body.value, {}), {})
 
 
 def _over_elements(this: _RowBlock) -> Any:

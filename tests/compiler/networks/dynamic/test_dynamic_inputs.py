@@ -41,6 +41,12 @@ def test_inputs_share_symbols() -> None:
     ]
 
 
+def test_a_number_takes_the_place_of_a_symbol() -> None:
+    found = dynamic_inputs(NET, [["b", "n=1:64"], ["2*b"]], 1, {"b": 3})
+    assert list(found.symbols) == ["n"]
+    assert found.shapes == ((3, Extent("n")), (6,))
+
+
 def test_the_network_is_traced_at_different_sizes_over_1() -> None:
     traced = dynamic_inputs(NET, [["a=1:512", "b=1:512", "c=1:2", "d=100:200"]], 1, None).traced
     assert traced["a"] != traced["b"] and traced["c"] == 2 and traced["d"] == 100
@@ -67,7 +73,9 @@ def test_a_range_is_the_batch_of_a_known_network() -> None:
         (NET, [["n-1"]], 1, {"n": "1:4"}, "inputs[0]: n-1 is 0 for n=1; a size is at least 1"),
         (NET, [["n=1:4"]], "1:2", None, "batch=1:2: inputs= gives the shapes"),
         (NET, None, "1:2", None, "an import path needs input shapes"),
-        ("model.onnx", None, "1:2", None, "ONNX files have no dynamic shapes here yet"),
+        (NET, [["n"]], 1, {"n": 4}, "dims= gives numbers alone"),
+        (NET, [["n=1:4"]], 1, {"m": 4}, "dims.m: network=package.module:Net has no extent of this name"),
+        (NET, [["n=1:4", "m"]], 1, {"m": 0}, "dims.m=0: a size is at least 1"),
         ("resnet18", None, "16", None, "batch=16: no range"),
     ],
 )

@@ -41,6 +41,15 @@ class Sum(nn.Module):
         return x + y
 
 
+class Columns(nn.Module):
+    """Makes a row of each pair of columns; PyTorch asks whether the number of pairs divides 1."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = nn.functional.max_pool2d(x, 2)
+        batch, channels, height, width = y.shape
+        return y.permute(0, 3, 1, 2).reshape(batch, width, channels * height)
+
+
 def line_with(text: str) -> str:
     lines = inspect.getsource(inspect.getmodule(Fixed)).splitlines()  # type: ignore[arg-type]
     return f"{__file__}:{next(number for number, line in enumerate(lines, 1) if text in line)}"
@@ -83,3 +92,15 @@ def test_a_decision_of_the_conversion_must_hold_for_the_whole_range() -> None:
     assert rows % 2 == 1  # what a decomposition might ask
     with pytest.raises(DynamicShapeError, match="works only for sizes with"):
         check_guards(program, ROWS, before, "net")
+
+
+def test_conditions_that_pytorch_cannot_prove_are_tried() -> None:
+    x = torch.zeros(1, 2, 4, 9)
+
+    def inputs(low: int) -> DynamicInputs:
+        return DynamicInputs({"w": Symbol("w", low, 120)}, ((1, 2, 4, Extent("w")),), ({},))
+
+    program = export(Columns(), (x,), inputs(8), "net")
+    assert not program.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_scalar.default)
+    with pytest.raises(DynamicShapeError, match="not all sizes of w=2:120 take the same way"):
+        export(Columns(), (x,), inputs(2), "net")

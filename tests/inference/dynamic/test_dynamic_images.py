@@ -1,0 +1,41 @@
+"""Images of any height and width, and lines of text of any width, from `foretune tune` on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foretune.inference.dynamic.result import DynamicResult
+from foretune.inference.run.config import TuneConfig
+from foretune.inference.tune import run
+from rich.console import Console
+from tvm.support.cc import get_cc
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")]
+
+
+@pytest.mark.parametrize(
+    ("network", "shape", "dims"),
+    [
+        ("Segmentation", [1, 3, "h", "w"], {"h": "16:50", "w": "16:50"}),
+        ("Segmentation", [1, 3, "8*h", "8*w"], {"h": "2:6", "w": "2:6"}),
+        ("TextLine", [1, 1, 16, "w"], {"w": "8:80"}),
+    ],
+)
+def test_kernels_are_right_at_all_compared_sizes(
+    network: str, shape: list[Any], dims: dict[str, str], tmp_path: Path
+) -> None:
+    result = run(
+        TuneConfig(
+            network=f"support.networks:{network}",
+            output=tmp_path / "report",
+            database=tmp_path / "database",
+            inputs=[shape],
+            dims=dims,
+        ),
+        Console(quiet=True),
+    )
+    assert isinstance(result, DynamicResult)
+    assert len(result.sizes) >= 7
+    assert {task["kind"] for task in result.tasks} >= {"product", "rows"}  # and no plain schedules for all
