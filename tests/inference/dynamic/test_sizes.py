@@ -55,12 +55,12 @@ def test_other_sizes_are_refused_by_input_dimension_value_and_range(
     shapes: list[tuple[int, ...]], message: str
 ) -> None:
     with pytest.raises(InputError) as error:
-        SizesOfInputs(SPECS, [N, B]).check(shapes)
+        SizesOfInputs(SPECS, [N, B], beyond=False).check(shapes)
     assert message in str(error.value)
 
 
 def test_all_sizes_in_range_are_accepted() -> None:
-    sizes = SizesOfInputs(SPECS, [N, B])
+    sizes = SizesOfInputs(SPECS, [N, B], beyond=False)
     for b in (1, 8):
         for n in range(1, 65):
             sizes.check([(b, n), (b, 8 * n)])
