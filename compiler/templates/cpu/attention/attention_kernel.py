@@ -44,6 +44,9 @@ _DTYPE = "float32"
 _LOWEST = -3.4028234663852886e38
 """Lowest float32 that is finite: a running maximum of it leaves hidden scores hidden."""
 
+_PARTS = 4
+"""Values of an exponential that are read several times."""
+
 _UNROLLED = 4
 """Steps of a product in a row without a branch."""
 
@@ -113,60 +116,58 @@ class _Kernel:
         block = SBlock([inside], *map(_regions, arrays), name, sequence(*views, body(inside.var)))
         return For(at, number(0), extent, ForKind.SERIAL, SBlockRealize([at], True, block))
 
-    def _at(self, name: str, pair: Any, row: Any, column: Any) -> tuple[Any, list[Any]]:
-        """Array of this name, and indices of an element of a pair's row."""
-        layout: Layout = getattr(self.problem, name)
-        heads = self.problem.heads
-        place = (
-            layout.start
-            + (pair // heads) * layout.batch
-            + (pair % heads) * layout.head
-            + row * layout.row
-            + column
-        )
-        return self.views[self.sources[name]], [simple(place)]
+    def base(self, name: str, pair: Any, row: Any) -> Any:
+        """Place of the first element of a pair's row in the flat array of this name."""
+        layout, heads = self._layout(name), self.problem.heads
+        of_pair = layout.start + (pair // heads) * layout.batch + (pair % heads) * layout.head
+        return simple(of_pair + row * layout.row)
 
-    def _load(self, name: str, pair: Any, row: Any, column: Any) -> Any:
-        array, indices = self._at(name, pair, row, column)
-        return tirx.BufferLoad(array, indices)
+    def element(self, name: str, base: Any, row: Any, column: Any) -> Any:
+        """Element of a row behind a base."""
+        place = base + row * self._layout(name).row + column
+        return tirx.BufferLoad(self.views[self.sources[name]], [simple(place)])
+
+    def _layout(self, name: str) -> Layout:
+        found = getattr(self.problem, name)
+        assert isinstance(found, Layout)
+        return found
 
     def _panel(self, at: Any) -> Any:
         """Brings the keys and values of one panel into place."""
-        problem, blocks = self.problem, self.blocks
-        wide = blocks.columns
+        problem, wide = self.problem, self.blocks.columns
         places = Places()
-        computed, (pair, panel) = places.kept([at // self.panels, at % self.panels])
+        pair, panel = at // self.panels, at % self.panels
+        bases = [self.base(name, pair, panel * wide) for name in ("key", "value")]
+        targets = [panel * (problem.width * wide), panel * wide]
+        rest = tirx.min(number(wide), number(problem.keys) - panel * wide)
+        computed, kept = places.kept([pair, *bases, *targets, simple(rest)])
+        pair, of_key, of_value, to_key, to_value, rest = kept
 
         def key(lane: Any) -> Any:
-            row = tirx.min(panel * wide + lane, number(problem.keys - 1))
+            row = lane if problem.keys % wide == 0 else tirx.min(lane, rest - 1)
 
             def element(depth: Any) -> Any:
-                target = (panel * problem.width + depth) * wide + lane
-                return store(self.keys, self._load("key", pair, row, depth), [pair, target])
+                target = to_key + (depth * wide + lane)
+                return store(self.keys, self.element("key", of_key, row, depth), [pair, target])
 
             return loop("depth", problem.width, element)
 
-        def value(lane: Any) -> Any:
-            row = panel * wide + lane
+        def value(row: Any) -> Any:
+            return sequence(*(columns(row, *panel) for panel in self.value_panels()))
 
-            def columns(start: int, width: int) -> Any:
-                def element(lane: Any) -> Any:
-                    column = start + lane
-                    inside = column if start + width <= problem.width else tirx.min(column, problem.width - 1)
-                    target = start * problem.keys + row * width + lane
-                    return store(self.values, self._load("value", pair, row, inside), [pair, target])
+        def columns(row: Any, start: int, width: int) -> Any:
+            def element(lane: Any) -> Any:
+                inside = start + width <= problem.width
+                column = start + lane if inside else tirx.min(start + lane, number(problem.width - 1))
+                target = start * problem.keys + (to_value + row) * width + lane
+                return store(self.values, self.element("value", of_value, row, column), [pair, target])
 
-                return vector(width, element)
+            return vector(width, element)
 
-            return sequence(*(columns(start, width) for start, width in self._value_panels()))
+        body = sequence(*computed, loop("key", wide, key), loop("value", rest, value))
+        return allocated([places.array], body)
 
-        rest = tirx.min(number(wide), number(problem.keys) - panel * wide)
-        return allocated(
-            [places.array],
-            sequence(*computed, loop("key", wide, key), loop("value", rest, value)),
-        )
-
-    def _value_panels(self) -> list[tuple[int, int]]:
+    def value_panels(self) -> list[tuple[int, int]]:
         """First column and width of each panel of the values."""
         wide = self.blocks.columns
         return [(start, min(wide, self.padded - start)) for start in range(0, self.padded, wide)]
@@ -184,8 +185,13 @@ class _Tile:
         problem, blocks = self.problem, self.blocks
         self.places = Places()
         start = at % kernel.tiles * blocks.queries
-        first = start if problem.queries % blocks.queries == 0 else tirx.min(start, problem.queries - blocks.queries)
-        self.computed, (self.pair, self.first) = self.places.kept([at // kernel.tiles, simple(first)])
+        even = problem.queries % blocks.queries == 0
+        first = start if even else tirx.min(start, number(problem.queries - blocks.queries))
+        pair = at // kernel.tiles
+        bases = {name: kernel.base(name, pair, first) for name in ("query", "mask", "output") if name in kernel.sources}
+        self.computed, kept = self.places.kept([pair, simple(first), *bases.values()])
+        self.pair, self.first, *found = kept
+        self.bases = dict(zip(bases, found, strict=True))
         rows, lanes = blocks.queries, blocks.lanes
         self.query = local([rows, problem.width], _DTYPE, "scaled_query")
         self.scores = local([rows, blocks.keys], _DTYPE, "scores")
@@ -194,7 +200,8 @@ class _Tile:
         self.total = local([rows, lanes], _DTYPE, "total")
         self.tile = local([blocks.rows, blocks.vectors, lanes], _DTYPE, "tile")
         self.row = local([lanes], _DTYPE, "row")
-        self.found = local([4], _DTYPE, "found")
+        self.found = local([2], _DTYPE, "found")
+        self.parts = local([_PARTS, lanes], _DTYPE, "parts")
 
     def statement(self) -> Any:
         problem, blocks = self.problem, self.blocks
@@ -202,7 +209,8 @@ class _Tile:
         if problem.ahead is not None:
             visible = tirx.max(tirx.min(visible, self.first + (blocks.queries + problem.ahead)), number(1))
         count = simple((visible + (blocks.keys - 1)) // blocks.keys)
-        arrays = [self.query, self.scores, self.sums, self.largest, self.total, self.tile, self.row, self.found]
+        arrays = [self.query, self.scores, self.sums, self.largest, self.total, self.tile, self.row]
+        arrays += [self.found, self.parts]
         return allocated(
             [self.places.array, *arrays],
             sequence(
@@ -217,7 +225,7 @@ class _Tile:
         """Scaled query of a row, and its sums."""
 
         def scaled(column: Any) -> Any:
-            value = self.kernel._load("query", self.pair, self.first + row, column)
+            value = self.kernel.element("query", self.bases["query"], row, column)
             return store(self.query, value * tirx.const(self.problem.scale, _DTYPE), [row, column])
 
         zero = tirx.const(0, _DTYPE)
@@ -241,18 +249,20 @@ class _Tile:
             loop("panel", panels, lambda panel: self._scores(start, panel)),
             None if problem.keys % blocks.columns == 0 else self._hidden(count, panels),
             loop("row", blocks.queries, lambda row: self._softmax(row, start, count, panels)),
-            *(self._values(start, count, column, width) for column, width in self.kernel._value_panels()),
+            *(self._values(start, count, column, width) for column, width in self.kernel.value_panels()),
         )
 
     def _scores(self, start: Any, panel: Any) -> Any:
         """Scores of a panel of keys."""
         problem, blocks, keys = self.problem, self.blocks, self.kernel.keys
         wide, vectors = blocks.columns, blocks.vectors
-        first = (start // wide + panel) * (problem.width * wide)
+        computed, (first, column) = self.places.kept(
+            [(start + panel * wide) * problem.width, panel * wide]
+        )
 
         def tile(line: Any) -> Any:
             def added(depth: Any) -> Any:
-                def term(row: int, at: int, lane: Any) -> Any:
+                def term(row: Any, at: Any, lane: Any) -> Any:
                     weight = tirx.BufferLoad(keys, [self.pair, first + depth * wide + at * blocks.lanes + lane])
                     return tirx.BufferLoad(self.query, [line * blocks.rows + row, depth]) * weight
 
@@ -266,25 +276,25 @@ class _Tile:
                     lambda row, at, lane: store(
                         self.scores,
                         self._sum(row, at, lane),
-                        [line * blocks.rows + row, panel * wide + at * blocks.lanes + lane],
+                        [line * blocks.rows + row, column + at * blocks.lanes + lane],
                     ),
                 ),
             )
 
-        return loop("line", blocks.queries // blocks.rows, tile)
+        return sequence(*computed, loop("line", blocks.queries // blocks.rows, tile))
 
     def _values(self, start: Any, count: Any, column: int, width: int) -> Any:
         """Adds the weighted values of a panel of columns to the sums."""
         problem, blocks, values = self.problem, self.blocks, self.kernel.values
         vectors = width // blocks.lanes
-        first = column * problem.keys + start * width
+        computed, (first,) = self.places.kept([column * problem.keys + start * width])
 
         def tile(line: Any) -> Any:
-            def place(row: int, at: int, lane: Any) -> list[Any]:
+            def place(row: Any, at: Any, lane: Any) -> list[Any]:
                 return [line * blocks.rows + row, column + at * blocks.lanes + lane]
 
             def added(key: Any) -> Any:
-                def term(row: int, at: int, lane: Any) -> Any:
+                def term(row: Any, at: Any, lane: Any) -> Any:
                     value = tirx.BufferLoad(values, [self.pair, first + key * width + at * blocks.lanes + lane])
                     return tirx.BufferLoad(self.scores, [line * blocks.rows + row, key]) * value
 
@@ -304,20 +314,24 @@ class _Tile:
                 ),
             )
 
-        return loop("line", blocks.queries // blocks.rows, tile)
+        return sequence(*computed, loop("line", blocks.queries // blocks.rows, tile))
 
-    def _each(self, vectors: int, statement: Callable[[int, int, Any], Any]) -> Any:
+    def _each(self, vectors: int, statement: Callable[[Any, Any, Any], Any]) -> Any:
         """A statement for each vector of the register tile."""
 
-        def of(row: int, at: int) -> Any:
-            return vector(self.blocks.lanes, lambda lane: statement(row, at, lane))
+        lanes = self.blocks.lanes
+        return unrolled(
+            "row",
+            self.blocks.rows,
+            lambda row: unrolled(
+                "vector", vectors, lambda at: vector(lanes, lambda lane: statement(row, at, lane))
+            ),
+        )
 
-        return sequence(*(of(row, at) for row in range(self.blocks.rows) for at in range(vectors)))
-
-    def _sum(self, row: int, at: int, lane: Any) -> Any:
+    def _sum(self, row: Any, at: Any, lane: Any) -> Any:
         return tirx.BufferLoad(self.tile, [number(row), number(at), lane])
 
-    def _added(self, term: Callable[[int, int, Any], Any], vectors: int) -> Any:
+    def _added(self, term: Callable[[Any, Any, Any], Any], vectors: int) -> Any:
         return self._each(
             vectors,
             lambda row, at, lane: store(
@@ -354,26 +368,32 @@ class _Tile:
 
         def exponential(at: Any) -> Any:
             def of(lane: Any) -> Any:
-                return store(
-                    self.scores, exp_of_negative(score(at, lane) - load(self.found, 0)), [row, at * lanes + lane]
-                )
+                difference = score(at, lane) - load(self.found, 0)
+                return self._exponential(difference, lane, self.scores, [row, at * lanes + lane])
 
             def summed(lane: Any) -> Any:
                 return store(self.row, load(self.row, lane) + score(at, lane), [lane])
 
             return sequence(vector(lanes, of), vector(lanes, summed))
 
-        peak = load(self.row, 0)
-        for lane in range(1, lanes):
-            peak = tirx.max(peak, load(self.row, lane))
+        def halved(width: int) -> Any:
+            return vector(
+                width,
+                lambda lane: store(
+                    self.row, tirx.max(load(self.row, lane), load(self.row, lane + width)), [lane]
+                ),
+            )
+
         before = load(self.largest, row)
         kept = load(self.found, 1)
         return sequence(
             None if self.problem.mask is None else self._masked(row, start, count),
             vector(lanes, lambda lane: store(self.row, tirx.const(_LOWEST, _DTYPE), [lane])),
             loop("vector", vectors, larger),
-            store(self.found, tirx.max(peak, before), [0]),
-            store(self.found, exp_of_negative(before - load(self.found, 0)), [1]),
+            *(halved(1 << power) for power in reversed(range(lanes.bit_length() - 1))),
+            store(self.found, load(self.row, 0), [0]),
+            store(self.found, tirx.max(load(self.found, 0), before), [0]),
+            self._exponential(before - load(self.found, 0), number(0), self.found, [1]),
             store(self.largest, load(self.found, 0), [row]),
             vector(lanes, lambda lane: store(self.row, load(self.total, row, lane) * kept, [lane])),
             loop("vector", vectors, exponential),
@@ -383,11 +403,23 @@ class _Tile:
             ),
         )
 
+    def _exponential(self, value: Any, lane: Any, array: Any, indices: Sequence[Any]) -> Any:
+        """Stores the exponential of a value that is at most 0."""
+        statements: list[Any] = []
+
+        def once(part: Any) -> Any:
+            place = [number(len(statements)), lane]
+            statements.append(store(self.parts, part, place))
+            return tirx.BufferLoad(self.parts, place)
+
+        result = exp_of_negative(value, once)
+        return sequence(*statements, store(array, result, indices))
+
     def _masked(self, row: Any, start: Any, count: Any) -> Any:
         """Adds the mask to a row of scores."""
 
         def plus(at: Any) -> Any:
-            mask = self.kernel._load("mask", self.pair, self.first + row, start + at)
+            mask = self.kernel.element("mask", self.bases["mask"] + start, row, at)
             return store(self.scores, tirx.BufferLoad(self.scores, [row, at]) + mask, [row, at])
 
         return _in_vectors(count, self.blocks.lanes, plus)
@@ -404,8 +436,8 @@ class _Tile:
 
         def stored(column: Any) -> Any:
             value = tirx.BufferLoad(self.sums, [row, column]) * tirx.BufferLoad(self.found, [number(1)])
-            array, indices = self.kernel._at("output", self.pair, self.first + row, column)
-            return store(array, value, indices)
+            target = self.kernel.element("output", self.bases["output"], row, column)
+            return store(target.source, value, target.indices)
 
         return sequence(
             store(self.found, total, [0]),
