@@ -34,12 +34,7 @@ from .winograd import Winograd, WinogradTemplate, read_winograd, winograd_templa
 from .winograd_schedule import apply_winograd
 
 AnyTemplate: TypeAlias = (
-    Template
-    | WinogradTemplate
-    | ChainTemplate
-    | DepthwiseTemplate
-    | ElementwiseTemplate
-    | AttentionTemplate
+    Template | WinogradTemplate | ChainTemplate | DepthwiseTemplate | ElementwiseTemplate | AttentionTemplate
 )
 """Template of any kind of task."""
 

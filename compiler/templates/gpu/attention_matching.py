@@ -14,8 +14,8 @@ from tvm.ir.expr import TensorLoad
 from tvm.s_tir.stmt import SBlock
 
 from ...operators.shared.tir import extents
-from ..cpu.contraction import blocks_of, is_product
 from ..cpu.attention.attention import Layout
+from ..cpu.contraction import blocks_of, is_product
 from .attention import Attention
 from .problem import DTYPES, NOTHING
 from .terms import Places, Summand, Tracer, UntraceableError
@@ -135,9 +135,7 @@ class _AttentionReading:
             raise UntraceableError
         return _TYPES[dtype]
 
-    def _factor(
-        self, block: SBlock, side: int, points: Points, *, turned: bool = False
-    ) -> list[Summand]:
+    def _factor(self, block: SBlock, side: int, points: Points, *, turned: bool = False) -> list[Summand]:
         """Terms of the left factor [pairs, rows, terms], or of the right one [pairs, terms, columns].
 
         `turned` reads the right one as [pairs, columns, terms].

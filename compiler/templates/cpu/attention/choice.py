@@ -40,7 +40,9 @@ def attention_blocks(
     vectors = [one for one in instructions if not one.tiles and one.step == 1]
     found = {blocks for one in vectors[:1] for blocks in _candidates(problem, one)}
     first = 1 << 15 if hardware is None else hardware.l1_bytes
-    return sorted(found, key=lambda blocks: (cycles(problem, blocks, first, cores), blocks.queries, blocks.keys))
+    return sorted(
+        found, key=lambda blocks: (cycles(problem, blocks, first, cores), blocks.queries, blocks.keys)
+    )
 
 
 def _candidates(problem: Attention, instruction: Instruction) -> Iterator[Blocks]:
@@ -67,8 +69,10 @@ def cycles(problem: Attention, blocks: Blocks, l1_bytes: int, cores: int) -> flo
     start = _TILE_START + _SUM_START * sums
     scores = panels * lines * (busy_cycles(instruction, problem.width, blocks.rows, blocks.vectors) + start)
     columns = math.ceil(problem.width / blocks.columns)
-    values = columns * lines * (
-        busy_cycles(instruction, seen, blocks.rows, blocks.vectors) + blocks_of_keys * start
+    values = (
+        columns
+        * lines
+        * (busy_cycles(instruction, seen, blocks.rows, blocks.vectors) + blocks_of_keys * start)
     )
     # Scores of a block that do not fit the first cache are read from the second one.
     size = 4 * blocks.queries * (blocks.keys + 2 * problem.width)

@@ -1,0 +1,168 @@
+"""The kernel of attention: values of any length, masks, hidden rows, and which keys it reads."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import tvm
+from foretune.compiler.codegen.compilation import TIMED, compile_module, entries
+from foretune.compiler.instruction_sets import INSTRUCTION
+from foretune.compiler.targets import target_instructions
+from foretune.compiler.templates.cpu.attention.attention import Attention, Blocks, Layout
+from foretune.compiler.templates.cpu.attention.attention_kernel import attention_function
+from foretune.compiler.templates.cpu.attention.choice import attention_blocks, cycles, separate_cycles
+from foretune.compiler.templates.cpu.programs import template_programs
+from foretune.compiler.tvm_compat import as_task_module
+from numpy.typing import NDArray
+from support.cpus import HERE, TYPES, multiplies
+
+pytestmark = pytest.mark.cpu
+
+AVX2, AVX512 = INSTRUCTION["avx2_fma"], INSTRUCTION["avx512_fma"]
+
+
+def problem(queries: int, keys: int, heads: int = 1, width: int = 16, masked: bool = False) -> Attention:
+    """Rows of all heads side by side, and one mask for all heads."""
+
+    def rows(count: int) -> Layout:
+        return Layout(count * heads * width, 0, 0, width, heads * width)
+
+    return Attention(
+        batch=1,
+        heads=heads,
+        queries=queries,
+        keys=keys,
+        width=width,
+        scale=width**-0.5,
+        query=rows(queries),
+        key=rows(keys),
+        value=rows(keys),
+        output=rows(queries),
+        mask=Layout(queries * keys, 0, 0, 0, keys) if masked else None,
+    )
+
+
+def blocks_of(task: Attention) -> Blocks:
+    """The first choice for the CPU that runs the tests."""
+    return attention_blocks(task, target_instructions(HERE, *TYPES["float32"]), None, 1)[0]
+
+
+def computed(task: Attention, *arrays: NDArray, blocks: Blocks | None = None) -> NDArray:
+    """Output of the scheduled kernel on query, key, value, and mask."""
+    shape = (task.queries, task.heads * task.width)
+    function = attention_function(
+        task, blocks or blocks_of(task), [*(array.shape for array in arrays), shape], range(len(arrays))
+    )
+    ((_, program),) = template_programs(as_task_module(function), HERE, None)
+    module, _ = entries(program.mod, checked=False)
+    tensors = [tvm.runtime.tensor(array.astype(np.float32)) for array in (*arrays, np.zeros(shape))]
+    compile_module(module, HERE).jit()[TIMED](*tensors)
+    return tensors[-1].numpy()
+
+
+def expected(task: Attention, *arrays: NDArray) -> NDArray:
+    """Output by PyTorch in float64."""
+    query, key, value, *mask = (torch.from_numpy(array).double() for array in arrays)
+
+    def of_heads(rows: torch.Tensor) -> torch.Tensor:
+        return rows.view(-1, task.heads, task.width).transpose(0, 1)
+
+    scores = of_heads(query) @ of_heads(key).mT * task.scale + sum(mask)
+    rows = torch.softmax(scores, -1) @ of_heads(value)
+    return rows.transpose(0, 1).reshape(task.queries, -1).numpy()
+
+
+def drawn(task: Attention) -> list[NDArray]:
+    """Query, key, value, and a mask that hides a third of the keys, but the first, of each row."""
+    random = np.random.default_rng(task.queries)
+    columns = task.heads * task.width
+    arrays = [random.standard_normal((count, columns)) for count in (task.queries, task.keys, task.keys)]
+    if task.mask is not None:
+        mask = random.standard_normal((task.queries, task.keys))
+        mask[random.random(mask.shape) < 1 / 3] = -np.inf
+        mask[:, 0] = 0.0
+        arrays.append(mask)
+    return [array.astype(np.float32) for array in arrays]
+
+
+@multiplies("float32")
+def test_weights_of_two_keys() -> None:
+    """Scores 0 and log 3 are weights 1/4 and 3/4: 4 / 4 + 3 / 4 * 8 = 7."""
+    one, keys, values = np.ones((1, 1)), np.array([[0.0], [math.log(3)]]), np.array([[4.0], [8.0]])
+    found = computed(problem(1, 2, width=1), one, keys, values)
+    np.testing.assert_allclose(found, [[7.0]], rtol=1e-6)
+
+
+@multiplies("float32")
+@pytest.mark.parametrize(
+    ("queries", "keys", "heads", "width", "masked"),
+    [
+        (1, 1, 1, 16, False),
+        (5, 70, 3, 20, True),
+        (19, 23, 4, 32, True),
+        (70, 67, 2, 80, False),
+        (128, 384, 1, 64, True),
+    ],
+)
+def test_values_are_those_of_pytorch(queries: int, keys: int, heads: int, width: int, masked: bool) -> None:
+    task = problem(queries, keys, heads, width, masked)
+    arrays = drawn(task)
+    np.testing.assert_allclose(computed(task, *arrays), expected(task, *arrays), rtol=2e-5, atol=2e-6)
+
+
+@multiplies("float32")
+@pytest.mark.parametrize("zeros", [False, True])
+def test_a_row_without_a_key(zeros: bool) -> None:
+    """It is NaN as that of a softmax, or zero as that of PyTorch's attention; other rows do not change."""
+    task = replace(problem(14, 40, masked=True), zeros=zeros)
+    arrays = drawn(task)
+    arrays[3][6] = -np.inf
+    found, others = computed(task, *arrays), [row for row in range(14) if row != 6]
+    assert (found[6] == 0).all() if zeros else np.isnan(found[6]).all()
+    np.testing.assert_allclose(found[others], expected(task, *arrays)[others], rtol=2e-5, atol=2e-6)
+
+
+@multiplies("float32")
+def test_a_causal_mask_leaves_out_blocks_of_keys() -> None:
+    """The last key is NaN. Rows of blocks that end before its block do not read it."""
+    (instruction, *_) = (one for one in target_instructions(HERE, *TYPES["float32"]) if not one.tiles)
+    blocks = Blocks(instruction, 2, 1, 4, instruction.lanes)
+    size = 3 * instruction.lanes
+    task = replace(problem(size, size, masked=True), ahead=0)
+    arrays = drawn(task)
+    arrays[3][:] = np.where(np.tri(size, dtype=bool), 0.0, -np.inf)
+    arrays[1][-1] = np.nan
+    found = computed(task, *arrays, blocks=blocks)
+    first = 2 * instruction.lanes
+    arrays[1][-1] = 0.0
+    np.testing.assert_allclose(found[:first], expected(task, *arrays)[:first], rtol=2e-5, atol=2e-6)
+    assert np.isnan(found[-1]).all()
+
+
+@pytest.mark.parametrize("instruction", [AVX2, AVX512], ids=["avx2", "avx512"])
+@pytest.mark.parametrize(("queries", "keys", "width"), [(1, 1, 1), (5, 1500, 64), (1500, 1500, 80)])
+def test_blocks_fit_the_attention(instruction, queries: int, keys: int, width: int) -> None:
+    task = problem(queries, keys, 2, width)
+    found = attention_blocks(task, [instruction], None, 2)
+    assert found
+    for blocks in found:
+        assert blocks.queries % blocks.rows == 0 and blocks.queries <= queries
+        assert blocks.keys % blocks.columns == 0 and blocks.rows <= instruction.most_rows(blocks.vectors)
+
+
+def test_a_long_sequence_gains_more_than_a_short_one() -> None:
+    """Its scores do not fit the second cache."""
+
+    def gain(length: int) -> float:
+        task = problem(length, length, 8, 64)
+        blocks = attention_blocks(task, [AVX2], None, 1)[0]
+        return separate_cycles(task, AVX2, 1 << 20, 1) / cycles(task, blocks, 1 << 15, 1)
+
+    assert gain(1500) > gain(64)
+    causal = replace(problem(512, 512, 8, 64, masked=True), ahead=0)
+    blocks = attention_blocks(causal, [AVX2], None, 1)[0]
+    assert cycles(causal, blocks, 1 << 15, 1) < 0.7 * cycles(replace(causal, ahead=None), blocks, 1 << 15, 1)
