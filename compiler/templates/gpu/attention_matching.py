@@ -23,7 +23,7 @@ from .terms import Places, Summand, Tracer, UntraceableError
 _TYPES = {tvm_name: name for name, tvm_name in DTYPES.items()}
 
 _DENSE, _DRAWN = 1 << 18, 1 << 15
-"""Elements of the scores that are all traced at most, and of larger ones that are drawn."""
+"""Elements of an array that are all traced at most, and those of a larger one that are drawn."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class _AttentionReading:
         (inner,) = _reduced(self._first)
         if (others, rows, int(inner.dom.extent)) != (pairs, queries, width):
             raise UntraceableError
-        of_query, of_key = Points.every(pairs, queries, width), Points.every(pairs, keys, width)
+        of_query, of_key = Points.some(pairs, queries, width), Points.some(pairs, keys, width)
         of_scores = Points.some(pairs, queries, keys)
         query, key = (
             self._single(self._factor(self._first, 0, of_query)),
@@ -104,7 +104,7 @@ class _AttentionReading:
         scale, mask = self._scores(weights, of_scores)
         output = self._output()
         tensors = [query, key, value, mask, output]
-        points = [of_query, of_key, of_key, of_scores, of_query]
+        points = [of_query, of_key, of_key, of_scores, Points.every(pairs, queries, width)]
         every = list(zip(tensors, points, strict=True))
         found = ((heads, [_layout(*one, heads) for one in every]) for heads in _divisors(pairs))
         heads, layouts = next((heads, layouts) for heads, layouts in found if None not in layouts)

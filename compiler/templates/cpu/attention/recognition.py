@@ -14,7 +14,7 @@ from ....operators.shared.tir import extents
 from .attention import Attention, Layout
 from .sampled_values import SampledValues, UnknownStepError
 
-_ROWS, _COLUMNS = 6, 3
+_ROWS, _COLUMNS = 4, 3
 """Rows of the output, and elements of each, that are compared."""
 
 _SCALE = 2.0

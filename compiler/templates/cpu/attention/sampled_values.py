@@ -133,7 +133,8 @@ class SampledValues:
             if name == "tirx.exp":
                 return np.asarray(np.exp(self._value(node.args[0], loops)))
             if name == "tirx.if_then_else":
-                return self._chosen(*node.args, loops)
+                condition, one, other = node.args
+                return self._chosen(condition, one, other, loops)
         operation = _BINARY.get(type(node).__name__)
         if operation is None:
             raise UnknownStepError
