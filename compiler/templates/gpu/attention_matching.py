@@ -75,7 +75,7 @@ def read_attention(mod: tvm.IRModule) -> tuple[Attention, tuple[int, ...]] | Non
         return None
     try:
         return _AttentionReading(mod, *found).problem()
-    except (UntraceableError, StopIteration):
+    except (UntraceableError, StopIteration, ValueError):  # ValueError: such as a window in place of a row
         return None
 
 
@@ -140,7 +140,9 @@ class _AttentionReading:
 
         `turned` reads the right one as [pairs, columns, terms].
         """
-        load = _load((block.body.value.b.a, block.body.value.b.b)[side])
+        value = block.body.value
+        multiplied = value.b if isinstance(value.b, tirx.Mul) else value.a
+        load = _load((multiplied.a, multiplied.b)[side])
         *batch, row, column = [loop for loop in block.iter_vars if loop.iter_type != tirx.IterVar.CommReduce]
         (inner,) = _reduced(block)
         last = (row, inner) if side == 0 else (column, inner) if turned else (inner, column)
@@ -163,7 +165,7 @@ class _AttentionReading:
         if division is None or weights.factor != 1.0 or not isinstance(division.body.value, tirx.Div):
             raise UntraceableError
         exponential = self._tracer.writer(_load(division.body.value.a).source)
-        call = None if exponential is None else exponential.body.value
+        call = None if exponential is None else getattr(exponential.body, "value", None)
         if call is None or not str(getattr(getattr(call, "op", None), "name", "")).endswith("exp"):
             raise UntraceableError
         difference = call.args[0]
