@@ -168,7 +168,7 @@ def test_exponentials_of_negative_numbers() -> None:
     """Those of numbers below -87.3 and of minus infinity are zero, and NaN stays NaN."""
     values = np.append(np.linspace(-100, 0, 5000), [-np.inf, np.nan, -0.0]).astype(np.float32)
     x = te.placeholder((len(values),), name="x")
-    y = te.compute(x.shape, lambda i: exp_of_negative(x[i], lambda value: value))
+    y = te.compute(x.shape, lambda i: exp_of_negative(x(i), lambda value: value))
     executable = tvm.compile(as_task_module(te.create_prim_func([x, y])), target=TARGET)
     arguments = [tvm.runtime.tensor(values), tvm.runtime.tensor(np.zeros_like(values))]
     executable["main"](*arguments)
