@@ -17,7 +17,7 @@ from .zoos import OWN
 
 OVERRIDES = (
     *("search=no_measurement", "search.top_k=4", "search.strategy.population=256"),
-    *("search.strategy.generations=2", "budget_s=40", "executor=local"),
+    *("search.strategy.generations=2", "budget_s=300", "executor=local"),
     *("rivals=[]", "untuned_limit_s=1e-9", "timing_repeats=1"),
 )
 """Settings of each run: all steps, each as short as possible."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import torch
 import tvm
 from tvm import relax
 from tvm.relax.analysis import has_reshape_pattern
@@ -135,6 +137,23 @@ def _export_step(network: Network, step: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:  # exporters raise many types
-        raise NetworkExportError(
-            f"network={network.name}: {step} failed: {kind_and_line(error)}; {_NEXT_STEP[step]}"
-        ) from error
+        cause = f"{step} failed{_place(error)}: {kind_and_line(error)}"
+        raise NetworkExportError(f"network={network.name}: {cause}; {_NEXT_STEP[step]}") from error
+
+
+_EXECUTED = re.compile(r"While executing %.*?\[target=([\w.]+)\]")
+_FRAME = re.compile(r'File "(.+?)", line (\d+)')
+
+
+def _place(error: Exception) -> str:
+    """Operator that PyTorch ran when it raised an error, and the line that called it; empty if not told."""
+    told = str(error)
+    if not (operator := _EXECUTED.search(told)):
+        return ""
+    name = operator[1].removeprefix("torch.ops.")
+    frames = _FRAME.findall(told)
+    users = [frame for frame in frames if not frame[0].startswith(str(Path(torch.__file__).parent))]
+    if not (calls := users or frames):
+        return f" at {name}"
+    file, line = calls[-1]
+    return f" at {name} ({Path(file).name}:{line})"

@@ -314,6 +314,13 @@ def test_an_operator_that_the_importer_lacks_is_named(target: tvm.target.Target)
         to_relax(inverse, target)
 
 
+def test_an_operator_that_fails_inside_pytorch_is_named_with_its_line(target: tvm.target.Target) -> None:
+    across = network(lambda _, x: nn.CrossMapLRN2d(3)(x), floats(1, 4, 2, 2))
+    place = r"failed at aten\.select\.int \(test_torch_import\.py:\d+\): RuntimeError"
+    with pytest.raises(NetworkExportError, match=place):
+        to_relax(across, target)
+
+
 # Outputs
 
 
