@@ -43,7 +43,7 @@ class Arrays:
         return simple(of_pair + row * layout.row)
 
     def element(self, name: str, base: Any, row: Any, column: Any) -> Any:
-        """Element of a row behind a base."""
+        """Element of a row, counted from a base."""
         place = base + row * self._layout(name).row + column
         return tirx.BufferLoad(self.views[self.sources[name]], [simple(place)])
 

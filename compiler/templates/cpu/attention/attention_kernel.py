@@ -36,7 +36,7 @@ def attention_function(
         problem: the attention.
         blocks: its blocks.
         shapes: shape of each array that it reads, and of the output.
-        sources: number of the array of query, key, value, and of the mask unless there is none.
+        sources: number of the array of query, key, value and, with a mask, of the mask.
 
     Its two loops over tiles have independent iterations.
     """

@@ -314,7 +314,7 @@ class Tile:
 
 
 def _in_vectors(extent: Any, lanes: int, body: Callable[[Any], Any]) -> Any:
-    """Elements in whole vectors, and those that are left one by one."""
+    """Elements in whole vectors, and the remaining ones one by one."""
     whole, rest = simple(number(extent) // lanes), simple(number(extent) % lanes)
     return sequence(
         loop("vector", whole, lambda at: vector(lanes, lambda lane: body(at * lanes + lane)))

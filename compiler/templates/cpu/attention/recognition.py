@@ -26,7 +26,7 @@ Values = NDArray[np.float64]
 def recognised(mod: tvm.IRModule, problem: Attention, parameters: Sequence[int]) -> Attention | None:
     """The attention with its `zeros`, as found by comparison with `main`; None if values differ.
 
-    `parameters` are the parameters of query, key, value, mask unless there is none, and output. Random masks
+    `parameters` are the parameters of query, key, value, the mask if there is one, and output. Random masks
     hide a third of the keys, and all keys of one of the compared rows.
     """
     random = np.random.default_rng(0)

@@ -1,7 +1,7 @@
 """Elements of a function's output, computed by numpy in float64 from its blocks, without compiling it.
 
-Whether a long function computes what it was recognised as shows on a few elements: those that they do not
-need are never computed.
+A few elements show whether a function computes the problem that it was recognised as. Elements that they do
+not depend on are never computed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attention as an alternative: which calls are offered, and what the network computes with it."""
+"""Attention as an alternative: which calls are offered, and the outputs of the network with it."""
 
 from __future__ import annotations
 

@@ -98,6 +98,16 @@ def test_weights_of_two_keys() -> None:
 
 
 @multiplies("float32")
+def test_exponentials_of_all_sizes() -> None:
+    """Scores 0 and x, values 0 and 1: the output is e^x / (1 + e^x), and 0 below x = -87.3."""
+    scores = np.linspace(-100, 0, 201)[:, None].astype(np.float32)
+    found = computed(problem(201, 2, width=1), scores, np.array([[0.0], [1.0]]), np.array([[0.0], [1.0]]))
+    large, exact = scores > -87, np.exp(scores.astype(np.float64))
+    np.testing.assert_allclose(found[large], (exact / (1 + exact))[large], rtol=5e-7)
+    assert (found[scores < -87.5] == 0).all()
+
+
+@multiplies("float32")
 @pytest.mark.parametrize(
     ("queries", "keys", "heads", "width", "masked"),
     [
@@ -117,7 +127,7 @@ def test_values_are_those_of_pytorch(queries: int, keys: int, heads: int, width:
 @multiplies("float32")
 @pytest.mark.parametrize("zeros", [False, True])
 def test_a_row_without_a_key(zeros: bool) -> None:
-    """It is NaN as that of a softmax, or zero as that of PyTorch's attention; other rows do not change."""
+    """It is NaN, as a softmax gives, or zero, as PyTorch's attention gives; other rows do not change."""
     task = replace(problem(14, 40, masked=True), zeros=zeros)
     arrays = drawn(task)
     arrays[3][6] = -np.inf
