@@ -47,7 +47,7 @@ def attention_function(
     attended = _loop(
         arrays, ATTENDED, tiles, inputs, ["output"], lambda at: Tile(arrays, tiles, at).statement()
     )
-    # Extents of loops that depend on the block are not constant, which TVM cannot count.
+    # TVM's count includes what is computed twice.
     flops = 4 * problem.pairs * problem.queries * problem.keys * problem.width
     root = SBlock([], [], [], "root", sequence(packed, attended), None, [arrays.keys, arrays.values])
     made = PrimFunc(arrays.params, SBlockRealize([], True, root))
@@ -87,8 +87,11 @@ def _panel(arrays: Arrays, at: Any) -> Any:
     computed, kept = places.kept([pair, *bases, *targets, simple(rest)])
     pair, of_key, of_value, to_key, to_value, rest = kept
 
+    def row_of(lane: Any) -> Any:
+        return lane if problem.keys % wide == 0 else tirx.min(lane, rest - 1)
+
     def key(lane: Any) -> Any:
-        row = lane if problem.keys % wide == 0 else tirx.min(lane, rest - 1)
+        row = row_of(lane)
 
         def element(depth: Any) -> Any:
             target = to_key + (depth * wide + lane)
@@ -96,8 +99,9 @@ def _panel(arrays: Arrays, at: Any) -> Any:
 
         return loop("depth", problem.width, element)
 
-    def value(row: Any) -> Any:
-        return sequence(*(columns(row, *panel) for panel in arrays.value_panels()))
+    def value(lane: Any) -> Any:
+        # The last panel stores its last row several times: extents of loops are constant.
+        return sequence(*(columns(row_of(lane), *panel) for panel in arrays.value_panels()))
 
     def columns(row: Any, start: int, width: int) -> Any:
         def element(lane: Any) -> Any:
@@ -108,7 +112,7 @@ def _panel(arrays: Arrays, at: Any) -> Any:
 
         return vector(width, element)
 
-    body = sequence(*computed, loop("key", wide, key), loop("value", rest, value))
+    body = sequence(*computed, loop("key", wide, key), loop("value", wide, value))
     return allocated([places.array], body)
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import tirx
+from tvm.tirx import IfThenElse
 
 from ....codegen.vector_math import exp_of_negative
 from ..dynamic.nodes import (
     Places,
     allocated,
-    fixed,
     local,
     loop,
     number,
@@ -65,11 +65,7 @@ class Tile:
         self.parts = local([_PARTS, lanes], DTYPE, "parts")
 
     def statement(self) -> Any:
-        problem, blocks = self.problem, self.blocks
-        visible: Any = number(problem.keys)
-        if problem.ahead is not None:
-            visible = tirx.max(tirx.min(visible, self.first + (blocks.queries + problem.ahead)), number(1))
-        count = simple((visible + (blocks.keys - 1)) // blocks.keys)
+        blocks = self.blocks
         arrays = [self.query, self.scores, self.sums, self.largest, self.total, self.tile, self.row]
         arrays += [self.found, self.parts]
         return allocated(
@@ -77,7 +73,7 @@ class Tile:
             sequence(
                 *self.computed,
                 loop("row", blocks.queries, self._begin),
-                loop("block", count, self._block),
+                *self._blocks(),
                 loop("row", blocks.queries, self._end),
             ),
         )
@@ -97,18 +93,35 @@ class Tile:
             store(self.largest, tirx.const(_LOWEST, DTYPE), [row]),
         )
 
-    def _block(self, at: Any) -> Any:
-        """Adds a block of keys."""
+    def _blocks(self) -> list[Any]:
+        """Whole blocks of keys, and the last one if it is smaller.
+
+        A branch leaves out blocks that are not seen: MetaSchedule needs loops of constant extents.
+        """
         problem, blocks = self.problem, self.blocks
-        start = at * blocks.keys
-        whole = problem.keys % blocks.keys == 0
-        count: Any = number(blocks.keys) if whole else tirx.min(number(blocks.keys), problem.keys - start)
-        computed, (start, count) = self.places.kept([start, count])
-        panels = simple((count + (blocks.columns - 1)) // blocks.columns)
+        whole, rest = divmod(problem.keys, blocks.keys)
+
+        def seen(at: Any, count: int) -> Any:
+            start = at * blocks.keys
+            if problem.ahead is None:
+                return self._block(start, count)
+            first = self.first + (blocks.queries + problem.ahead)
+            # The first block is never left out, so that a row has a sum.
+            return IfThenElse(start < tirx.max(first, number(1)), self._block(start, count), None)
+
+        several = loop("block", whole, lambda at: seen(at, blocks.keys)) if whole else None
+        last = seen(number(whole), rest) if rest else None
+        return [one for one in (several, last) if one is not None]
+
+    def _block(self, start: Any, count: int) -> Any:
+        """Adds a block of `count` keys."""
+        blocks = self.blocks
+        panels = math.ceil(count / blocks.columns)
+        computed, (start,) = self.places.kept([start])
         return sequence(
             *computed,
             loop("panel", panels, lambda panel: self._scores(start, panel)),
-            None if problem.keys % blocks.columns == 0 else self._hidden(count, panels),
+            self._hidden(count, panels) if count % blocks.columns else None,
             loop("row", blocks.queries, lambda row: self._softmax(row, start, count, panels)),
             *(self._values(start, count, column, width) for column, width in self.arrays.value_panels()),
         )
@@ -146,11 +159,11 @@ class Tile:
 
         return sequence(*computed, loop("line", blocks.queries // blocks.rows, tile))
 
-    def _values(self, start: Any, count: Any, column: int, width: int) -> Any:
+    def _values(self, start: Any, count: int, column: int, width: int) -> Any:
         """Adds the weighted values of a panel of columns to the sums."""
         problem, blocks, values = self.problem, self.blocks, self.arrays.values
         vectors = width // blocks.lanes
-        computed, (first,) = self.places.kept([column * problem.keys + start * width])
+        first = column * problem.keys + start * width
 
         def tile(line: Any) -> Any:
             def place(row: Any, at: Any, lane: Any) -> list[Any]:
@@ -179,7 +192,7 @@ class Tile:
                 ),
             )
 
-        return sequence(*computed, loop("line", blocks.queries // blocks.rows, tile))
+        return loop("line", blocks.queries // blocks.rows, tile)
 
     def _each(self, vectors: int, statement: Callable[[Any, Any, Any], Any]) -> Any:
         """A statement for each vector of the register tile."""
@@ -204,9 +217,9 @@ class Tile:
             ),
         )
 
-    def _hidden(self, count: Any, panels: Any) -> Any:
+    def _hidden(self, count: int, panels: int) -> Any:
         """Hides the scores of the last panel that belong to no key."""
-        lacking = simple(panels * self.blocks.columns - count)
+        lacking = panels * self.blocks.columns - count
         hidden = tirx.const(-math.inf, DTYPE)
         return loop(
             "row",
@@ -214,10 +227,10 @@ class Tile:
             lambda row: loop("key", lacking, lambda at: store(self.scores, hidden, [row, count + at])),
         )
 
-    def _softmax(self, row: Any, start: Any, count: Any, panels: Any) -> Any:
+    def _softmax(self, row: Any, start: Any, count: int, panels: int) -> Any:
         """Exponentials of a row's scores, with the sums so far corrected to the largest score so far."""
         blocks, lanes = self.blocks, self.blocks.lanes
-        vectors = simple(panels * blocks.vectors)
+        vectors = panels * blocks.vectors
 
         def score(at: Any, lane: Any) -> Any:
             return tirx.BufferLoad(self.scores, [row, at * lanes + lane])
@@ -282,7 +295,7 @@ class Tile:
         result = exp_of_negative(value, once)
         return sequence(*statements, store(array, result, indices))
 
-    def _masked(self, row: Any, start: Any, count: Any) -> Any:
+    def _masked(self, row: Any, start: Any, count: int) -> Any:
         """Adds the mask to a row of scores."""
 
         def plus(at: Any) -> Any:
@@ -313,25 +326,25 @@ class Tile:
         )
 
 
-def _in_vectors(extent: Any, lanes: int, body: Callable[[Any], Any]) -> Any:
+def _in_vectors(extent: int, lanes: int, body: Callable[[Any], Any]) -> Any:
     """Elements in whole vectors, and the remaining ones one by one."""
-    whole, rest = simple(number(extent) // lanes), simple(number(extent) % lanes)
+    whole, rest = divmod(extent, lanes)
     return sequence(
         loop("vector", whole, lambda at: vector(lanes, lambda lane: body(at * lanes + lane)))
-        if fixed(whole) != 0
+        if whole
         else None,
-        loop("single", rest, lambda at: body(whole * lanes + at)) if fixed(rest) != 0 else None,
+        loop("single", rest, lambda at: body(whole * lanes + at)) if rest else None,
     )
 
 
-def _steps(extent: Any, body: Callable[[Any], Any]) -> Any:
+def _steps(extent: int, body: Callable[[Any], Any]) -> Any:
     """Steps of a product, a few of them without a branch."""
-    whole, rest = simple(number(extent) // _UNROLLED), simple(number(extent) % _UNROLLED)
+    whole, rest = divmod(extent, _UNROLLED)
+
+    def several(at: Any) -> Any:
+        return unrolled("again", _UNROLLED, lambda inner: body(at * _UNROLLED + inner))
+
     return sequence(
-        loop(
-            "step", whole, lambda at: unrolled("again", _UNROLLED, lambda inner: body(at * _UNROLLED + inner))
-        )
-        if fixed(whole) != 0
-        else None,
-        loop("last", rest, lambda at: body(whole * _UNROLLED + at)) if fixed(rest) != 0 else None,
+        loop("step", whole, several) if whole else None,
+        loop("last", rest, lambda at: body(whole * _UNROLLED + at)) if rest else None,
     )

@@ -11,12 +11,13 @@ import torch
 import tvm
 from foretune.compiler.codegen.compilation import TIMED, compile_module, entries
 from foretune.compiler.instruction_sets import INSTRUCTION
+from foretune.compiler.replay import replay
 from foretune.compiler.targets import target_instructions
 from foretune.compiler.templates.cpu.attention.attention import Attention, Blocks, Layout
 from foretune.compiler.templates.cpu.attention.attention_kernel import attention_function
 from foretune.compiler.templates.cpu.attention.choice import attention_blocks, cycles, separate_cycles
-from foretune.compiler.templates.cpu.programs import template_programs
-from foretune.compiler.tvm_compat import as_task_module
+from foretune.compiler.templates.cpu.programs import template_programs, template_traces
+from foretune.compiler.tvm_compat import as_task_module, make_tune_context
 from numpy.typing import NDArray
 from support.cpus import HERE, TYPES, multiplies
 
@@ -151,6 +152,16 @@ def test_a_causal_mask_leaves_out_blocks_of_keys() -> None:
     arrays[1][-1] = 0.0
     np.testing.assert_allclose(found[:first], expected(task, *arrays)[:first], rtol=2e-5, atol=2e-6)
     assert np.isnan(found[-1]).all()
+
+
+@multiplies("float32")
+def test_the_schedule_is_a_candidate_of_a_search() -> None:
+    """Blocks that are left out and a last block of other size have loops of constant extents, too."""
+    task = replace(problem(70, 133, masked=True), ahead=63)
+    shapes = [(70, 16), (133, 16), (133, 16), (70, 133), (70, 16)]
+    module = as_task_module(attention_function(task, Blocks(AVX2, 6, 2, 12, 64), shapes, range(4)))
+    (trace,) = template_traces(module, HERE, None, 4)
+    assert replay(make_tune_context(module, HERE, seed=0), trace) is not None
 
 
 @pytest.mark.parametrize("instruction", [AVX2, AVX512], ids=["avx2", "avx512"])
