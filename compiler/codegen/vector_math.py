@@ -116,8 +116,8 @@ _EXP_OF_MINUS = (1.0, -1.0, 0.49999992, -0.1666642, 0.041668226, -0.008374816, 0
 def exp_of_negative(x: Expr, once: Callable[[Expr], Expr]) -> Expr:
     """2^n * e^r of x <= 0 as in `sigmoid`, 0 if x is below the exponents of normal numbers.
 
-    `once` stores a value that is read several times, and returns a load of it. TVM would cancel the addition of
-    `_ROUND` in an expression with its subtraction.
+    `once` stores a value that is read several times, and returns a load of it. In one expression, TVM would
+    cancel the addition of `_ROUND` by its subtraction.
     """
     x = once(x)
     rounded = once(x * _like(1 / math.log(2), x) + _like(_ROUND, x))

@@ -14,11 +14,14 @@ from .attention import Attention, Blocks
 _TILE_START, _SUM_START = 20, 2
 """Cycles to begin and end a register tile, and for each of its vectors."""
 
-_EXPONENTIAL = 14
+_EXPONENTIAL = 22
 """Cycles of a vector of scores: the largest one, the exponentials and their sum."""
 
-_ROW_START, _PANEL = 30, 1.5
-"""Cycles of a row in each block, and of an element of a key or value that is brought into a panel."""
+_ROW_START = 30
+"""Cycles of a row in each block."""
+
+_TURNED, _COPIED = 3, 1
+"""Cycles of an element of a key that is brought into a panel, and of a value."""
 
 _QUERIES, _KEYS = (24, 48, 96), (64, 128, 256)
 """Queries of a block, rounded to whole register tiles, and keys of a block, rounded to whole panels."""
@@ -26,10 +29,10 @@ _QUERIES, _KEYS = (24, 48, 96), (64, 128, 256)
 _SEPARATE_EXPONENTIAL = 24
 """Cycles of a vector of scores in a softmax of its own, without its memory traffic."""
 
-_PASSES = 9
+_PASSES = 6
 """Times that separate functions read or write the scores."""
 
-_CACHED, _FAR = 24, 8
+_CACHED, _FAR = 24, 12
 """Bytes a cycle of a core within its second cache, and beyond it."""
 
 
@@ -59,7 +62,7 @@ def _candidates(problem: Attention, instruction: Instruction) -> Iterator[Blocks
 
 def cycles(problem: Attention, blocks: Blocks, l1_bytes: int, cores: int) -> float:
     """Estimated cycles of the busiest core."""
-    instruction, lanes = blocks.instruction, blocks.lanes
+    instruction = blocks.instruction
     tiles = problem.pairs * math.ceil(problem.queries / blocks.queries)
     seen = _visible(problem)
     blocks_of_keys = math.ceil(seen / blocks.keys)
@@ -78,7 +81,7 @@ def cycles(problem: Attention, blocks: Blocks, l1_bytes: int, cores: int) -> flo
     size = 4 * blocks.queries * (blocks.keys + 2 * problem.width)
     beyond = 1.0 if size <= l1_bytes else 1.1
     softmax = blocks.queries * (panels * blocks.vectors * _EXPONENTIAL + blocks_of_keys * _ROW_START)
-    packed = problem.pairs * problem.keys * problem.width * _PANEL * (1 + 1 / lanes)
+    packed = problem.pairs * problem.keys * problem.width * (_TURNED + _COPIED)
     return math.ceil(tiles / cores) * (beyond * (scores + values) + softmax) + packed / cores
 
 
@@ -98,7 +101,7 @@ def separate_cycles(problem: Attention, instruction: Instruction, l2_bytes: int,
     )
     rate = _CACHED if 4 * scores <= l2_bytes * cores else _FAR
     moved = 4 * scores * _PASSES / rate
-    turned = problem.pairs * (problem.queries + problem.keys) * problem.width * _PANEL * 2
+    turned = problem.pairs * (problem.queries + problem.keys) * problem.width * _TURNED
     return (products + scores / instruction.lanes * _SEPARATE_EXPONENTIAL + moved + turned) / cores
 
 
