@@ -196,9 +196,11 @@ def test_an_interrupted_search_of_alternatives_goes_on(tmp_path: Path) -> None:
 def test_auto_applies_where_there_are_templates(tmp_path: Path) -> None:
     asked = Lowering(winograd="auto")
     unmeasured = OneShotConfig(rounds=1, top_k=4, measure=False)
-    assert config(tmp_path, search=OneShotConfig(templates=0), lowering=asked).lowering.winograd == "off"
+    without = config(tmp_path, search=OneShotConfig(templates=0), lowering=asked).lowering
+    assert (without.winograd, without.attention) == ("off", "off")
     for search in (OneShotConfig(), unmeasured):
-        assert config(tmp_path, search=search, lowering=asked).lowering.winograd == "auto"
+        found = config(tmp_path, search=search, lowering=asked).lowering
+        assert (found.winograd, found.attention) == ("auto", "auto")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Calls that one template for GPUs computes together: attention, and a product followed by layer norm.
+"""Calls that one template computes together: attention, and on GPUs a product followed by layer norm.
 
 Each chain of calls is joined to one function, in which `templates.gpu.matching` recognises the problem. The
 network keeps the calls unless the template is faster than all of them.
