@@ -18,7 +18,7 @@ from tvm.target import Target
 from ...instruction_sets import Instruction
 from ...operators.shared.tir import extents
 from ...targets import is_cpu, target_instructions
-from ...templates.cpu.attention.attention import Attention
+from ...templates.cpu.attention.attention import BlockedAttention
 from ...templates.cpu.attention.attention_kernel import attention_function
 from ...templates.cpu.attention.choice import attention_blocks, cycles, separate_cycles
 from ...templates.cpu.attention.recognition import recognised
@@ -58,7 +58,7 @@ def attention_alternatives(mod: tvm.IRModule, target: Target, lowering: Lowering
 class _CpuMatch(Match):
     """Calls that are attention, as a kernel for CPUs computes it."""
 
-    attention: Attention
+    attention: BlockedAttention
 
 
 def _read(task: tvm.IRModule) -> Match | None:
@@ -74,7 +74,7 @@ def _read(task: tvm.IRModule) -> Match | None:
     dtypes = {seen.dtype, seen.output, seen.mask} - {NOTHING}
     if dtypes != {_FLOAT32}:
         return None
-    problem = Attention(
+    problem = BlockedAttention(
         batch=seen.batch,
         heads=seen.heads,
         queries=seen.queries,
@@ -139,7 +139,7 @@ class _Call:
 
 
 def _ahead(chain: GpuChain) -> int | None:
-    """See `Attention.ahead`: the largest one of all places, if their masks are constants."""
+    """See `BlockedAttention.ahead`: the largest one of all places, if their masks are constants."""
     assert isinstance(chain.match, _CpuMatch)
     problem = chain.match.attention
     if problem.mask is None or problem.mask.batch or problem.mask.head:

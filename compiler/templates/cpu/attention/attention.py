@@ -21,7 +21,7 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attention:
+class BlockedAttention:
     """softmax(scale query key^T + mask) value for each batch and head, in float32."""
 
     batch: int

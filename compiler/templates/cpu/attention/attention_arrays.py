@@ -9,7 +9,7 @@ from typing import Any
 from tvm import tirx
 
 from ..dynamic.nodes import number, product, simple, workspace
-from .attention import Attention, Blocks, Layout
+from .attention import BlockedAttention, Blocks, Layout
 
 DTYPE = "float32"
 
@@ -18,7 +18,11 @@ class Arrays:
     """Arrays of one kernel, by name."""
 
     def __init__(
-        self, problem: Attention, blocks: Blocks, shapes: Sequence[Sequence[int]], sources: Sequence[int]
+        self,
+        problem: BlockedAttention,
+        blocks: Blocks,
+        shapes: Sequence[Sequence[int]],
+        sources: Sequence[int],
     ) -> None:
         self.problem, self.blocks = problem, blocks
         self.params = [

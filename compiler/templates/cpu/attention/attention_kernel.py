@@ -19,7 +19,7 @@ from tvm.tirx import DeclBuffer, For, ForKind, IterVar, PrimFunc
 
 from ....operators.shared.tir import extents
 from ..dynamic.nodes import INDEX, Places, allocated, loop, number, sequence, simple, store, vector
-from .attention import Attention, Blocks
+from .attention import BlockedAttention, Blocks
 from .attention_arrays import Arrays
 from .attention_tile import Tile
 
@@ -28,7 +28,7 @@ PACKED, ATTENDED = "attention_panels", "attention"
 
 
 def attention_function(
-    problem: Attention, blocks: Blocks, shapes: Sequence[Sequence[int]], sources: Sequence[int]
+    problem: BlockedAttention, blocks: Blocks, shapes: Sequence[Sequence[int]], sources: Sequence[int]
 ) -> PrimFunc:
     """Function of the arrays of an attention, whose loops run in order.
 

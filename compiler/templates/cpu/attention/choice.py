@@ -9,7 +9,7 @@ from itertools import product as every
 from ....hardware import Hardware
 from ....instruction_sets import Instruction
 from ..prediction import busy_cycles
-from .attention import Attention, Blocks
+from .attention import BlockedAttention, Blocks
 
 _TILE_START, _SUM_START = 20, 2
 """Cycles to begin and end a register tile, and for each of its vectors."""
@@ -37,7 +37,7 @@ _CACHED, _FAR = 24, 12
 
 
 def attention_blocks(
-    problem: Attention, instructions: Sequence[Instruction], hardware: Hardware | None, cores: int
+    problem: BlockedAttention, instructions: Sequence[Instruction], hardware: Hardware | None, cores: int
 ) -> list[Blocks]:
     """Blocks that fit the registers, the most promising first; empty without an instruction."""
     vectors = [one for one in instructions if not one.tiles and one.step == 1]
@@ -48,7 +48,7 @@ def attention_blocks(
     )
 
 
-def _candidates(problem: Attention, instruction: Instruction) -> Iterator[Blocks]:
+def _candidates(problem: BlockedAttention, instruction: Instruction) -> Iterator[Blocks]:
     for vectors in (1, 2, 4):
         rows = min(instruction.most_rows(vectors), problem.queries)
         columns = vectors * instruction.lanes
@@ -60,7 +60,7 @@ def _candidates(problem: Attention, instruction: Instruction) -> Iterator[Blocks
             yield Blocks(instruction, rows, vectors, tiles * rows, panels * columns)
 
 
-def cycles(problem: Attention, blocks: Blocks, l1_bytes: int, cores: int) -> float:
+def cycles(problem: BlockedAttention, blocks: Blocks, l1_bytes: int, cores: int) -> float:
     """Estimated cycles of the busiest core."""
     instruction = blocks.instruction
     tiles = problem.pairs * math.ceil(problem.queries / blocks.queries)
@@ -85,7 +85,7 @@ def cycles(problem: Attention, blocks: Blocks, l1_bytes: int, cores: int) -> flo
     return math.ceil(tiles / cores) * (beyond * (scores + values) + softmax) + packed / cores
 
 
-def separate_cycles(problem: Attention, instruction: Instruction, l2_bytes: int, cores: int) -> float:
+def separate_cycles(problem: BlockedAttention, instruction: Instruction, l2_bytes: int, cores: int) -> float:
     """Estimated cycles of two products, a softmax and transpositions that are functions of their own."""
     rows = instruction.most_rows(2)
     scores = problem.pairs * problem.queries * problem.keys
@@ -105,7 +105,7 @@ def separate_cycles(problem: Attention, instruction: Instruction, l2_bytes: int,
     return (products + scores / instruction.lanes * _SEPARATE_EXPONENTIAL + moved + turned) / cores
 
 
-def _visible(problem: Attention) -> float:
+def _visible(problem: BlockedAttention) -> float:
     """Keys that the mean query sees."""
     if problem.ahead is None:
         return problem.keys

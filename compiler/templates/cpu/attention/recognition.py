@@ -11,7 +11,7 @@ import tvm
 from numpy.typing import NDArray
 
 from ....operators.shared.tir import extents
-from .attention import Attention, Layout
+from .attention import BlockedAttention, Layout
 from .sampled_values import SampledValues, UnknownStepError
 
 _ROWS, _COLUMNS = 4, 3
@@ -23,7 +23,9 @@ _SCALE = 2.0
 Values = NDArray[np.float64]
 
 
-def recognised(mod: tvm.IRModule, problem: Attention, parameters: Sequence[int]) -> Attention | None:
+def recognised(
+    mod: tvm.IRModule, problem: BlockedAttention, parameters: Sequence[int]
+) -> BlockedAttention | None:
     """The attention with its `zeros`, as found by comparison with `main`; None if values differ.
 
     `parameters` are the parameters of query, key, value, the mask if there is one, and output. Random masks
@@ -63,14 +65,14 @@ def _sampled(mod: tvm.IRModule, inputs: dict[int, Values], places: Any) -> Value
         return None
 
 
-def _at(problem: Attention, layout: Layout, pair: Any, row: Any, column: Any) -> Any:
+def _at(problem: BlockedAttention, layout: Layout, pair: Any, row: Any, column: Any) -> Any:
     """Place of an element in the flat array."""
     batch, head = np.divmod(pair, problem.heads)
     return layout.start + batch * layout.batch + head * layout.head + row * layout.row + column
 
 
 def _row(
-    problem: Attention, inputs: dict[int, Values], parameters: Sequence[int], pair: int, row: int
+    problem: BlockedAttention, inputs: dict[int, Values], parameters: Sequence[int], pair: int, row: int
 ) -> Values:
     """One row of the output."""
     keys, width = np.arange(problem.keys)[:, None], np.arange(problem.width)

@@ -13,7 +13,7 @@ from foretune.compiler.codegen.compilation import TIMED, compile_module, entries
 from foretune.compiler.instruction_sets import INSTRUCTION
 from foretune.compiler.replay import replay
 from foretune.compiler.targets import target_instructions
-from foretune.compiler.templates.cpu.attention.attention import Attention, Blocks, Layout
+from foretune.compiler.templates.cpu.attention.attention import BlockedAttention, Blocks, Layout
 from foretune.compiler.templates.cpu.attention.attention_kernel import attention_function
 from foretune.compiler.templates.cpu.attention.choice import attention_blocks, cycles, separate_cycles
 from foretune.compiler.templates.cpu.programs import template_programs, template_traces
@@ -26,13 +26,15 @@ pytestmark = pytest.mark.cpu
 AVX2, AVX512 = INSTRUCTION["avx2_fma"], INSTRUCTION["avx512_fma"]
 
 
-def problem(queries: int, keys: int, heads: int = 1, width: int = 16, masked: bool = False) -> Attention:
+def problem(
+    queries: int, keys: int, heads: int = 1, width: int = 16, masked: bool = False
+) -> BlockedAttention:
     """Rows of all heads side by side, and one mask for all heads."""
 
     def rows(count: int) -> Layout:
         return Layout(count * heads * width, 0, 0, width, heads * width)
 
-    return Attention(
+    return BlockedAttention(
         batch=1,
         heads=heads,
         queries=queries,
@@ -47,12 +49,12 @@ def problem(queries: int, keys: int, heads: int = 1, width: int = 16, masked: bo
     )
 
 
-def blocks_of(task: Attention) -> Blocks:
+def blocks_of(task: BlockedAttention) -> Blocks:
     """The first choice for the CPU that runs the tests."""
     return attention_blocks(task, target_instructions(HERE, *TYPES["float32"]), None, 1)[0]
 
 
-def computed(task: Attention, *arrays: NDArray, blocks: Blocks | None = None) -> NDArray:
+def computed(task: BlockedAttention, *arrays: NDArray, blocks: Blocks | None = None) -> NDArray:
     """Output of the scheduled kernel on query, key, value, and mask."""
     shape = (task.queries, task.heads * task.width)
     function = attention_function(
@@ -65,7 +67,7 @@ def computed(task: Attention, *arrays: NDArray, blocks: Blocks | None = None) ->
     return tensors[-1].numpy()
 
 
-def expected(task: Attention, *arrays: NDArray) -> NDArray:
+def expected(task: BlockedAttention, *arrays: NDArray) -> NDArray:
     """Output by PyTorch in float64."""
     query, key, value, *mask = (torch.from_numpy(array).double() for array in arrays)
 
@@ -77,7 +79,7 @@ def expected(task: Attention, *arrays: NDArray) -> NDArray:
     return rows.transpose(0, 1).reshape(task.queries, -1).numpy()
 
 
-def drawn(task: Attention) -> list[NDArray]:
+def drawn(task: BlockedAttention) -> list[NDArray]:
     """Query, key, value, and a mask that hides a third of the keys, but the first, of each row."""
     random = np.random.default_rng(task.queries)
     columns = task.heads * task.width
