@@ -33,8 +33,8 @@ from ..lowering.lowering import OFF, Lowering
 from .alternatives import Alternative, Arguments, Piece, Run, Site
 from .gpu_chains import GpuChain, gpu_chains
 
-LEAST_GAIN = 1.05
-"""Least expected speed-up that is offered."""
+LEAST_OFFERED, LEAST_GAIN = 0.9, 1.05
+"""Least expected speed-up that is offered, for measurements to decide, and that decides without them."""
 
 _FLOAT32 = "fp32"
 
@@ -102,7 +102,7 @@ def _alternative(chain: GpuChain, instructions: Sequence[Instruction], cores: in
     first, second = ASSUMED_CACHES
     own = cycles(problem, blocks, first, cores)
     gain = separate_cycles(problem, blocks.instruction, second, cores) / own
-    if gain < LEAST_GAIN:
+    if gain < LEAST_OFFERED:
         return None
     numbers = list(dict.fromkeys(inputs))
     params = chain.function.params
@@ -123,7 +123,7 @@ def _alternative(chain: GpuChain, instructions: Sequence[Instruction], cores: in
         functions=(function,),
         names=("fused_attention",),
         compute=_Call(numbers),
-        gain=gain,
+        gain=gain if gain >= LEAST_GAIN else None,
     )
 
 

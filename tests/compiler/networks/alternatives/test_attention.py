@@ -58,7 +58,8 @@ def found_in(way: str, target: Target = SERVER) -> tuple[Network, tvm.IRModule, 
     network = Network("heads", (torch.randn(1, 13, 32).numpy(),), Heads(way).eval())
     module = to_relax(network, target, Lowering())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(offered, "LEAST_GAIN", 0.0)
+        for least in ("LEAST_OFFERED", "LEAST_GAIN"):
+            patch.setattr(offered, least, 0.0)
         return network, module, attention_alternatives(module, target, Lowering())
 
 
@@ -78,6 +79,16 @@ def test_the_network_computes_the_same(way: str) -> None:
 @pytest.mark.parametrize("way", ["squares", "other denominator", "one score is zero"])
 def test_what_is_no_attention(way: str) -> None:
     assert found_in(way)[2] == []
+
+
+def test_a_small_expected_gain_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gain of 0.95 is offered, and measurements decide; one of 0.8 is not offered."""
+    _, module, _ = found_in("library")
+    monkeypatch.setattr(offered, "cycles", lambda *_: 100.0)
+    for gain, expected in ((1.2, [1.2]), (0.95, [None]), (0.8, [])):
+        monkeypatch.setattr(offered, "separate_cycles", lambda *_, gain=gain: 100.0 * gain)
+        found = attention_alternatives(module, SERVER, Lowering())
+        assert [alternative.gain for alternative in found] == expected
 
 
 def test_where_nothing_is_offered() -> None:
