@@ -47,7 +47,7 @@ def attention_function(
     attended = _loop(
         arrays, ATTENDED, tiles, inputs, ["output"], lambda at: Tile(arrays, tiles, at).statement()
     )
-    # TVM's count includes what is computed twice.
+    # TVM's own estimate counts the queries of overlapping blocks twice.
     flops = 4 * problem.pairs * problem.queries * problem.keys * problem.width
     root = SBlock([], [], [], "root", sequence(packed, attended), None, [arrays.keys, arrays.values])
     made = PrimFunc(arrays.params, SBlockRealize([], True, root))
