@@ -113,6 +113,26 @@ _ONE_BITS = 0x3F800000
 _EXP_OF_MINUS = (1.0, -1.0, 0.49999992, -0.1666642, 0.041668226, -0.008374816, 0.0013836846)
 
 
+def exp_of_negative(x: Expr, once: Callable[[Expr], Expr]) -> Expr:
+    """2^n * e^r of x <= 0 as in `sigmoid`, 0 if x is below the exponents of normal numbers.
+
+    `once` stores a value that is read several times, and returns a load of it. In one expression, TVM would
+    cancel the addition of `_ROUND` by its subtraction.
+    """
+    x = once(x)
+    rounded = once(x * _like(1 / math.log(2), x) + _like(_ROUND, x))
+    n = once(rounded - _like(_ROUND, x))
+    minus_r = once(n * _like(_LOG2_HIGH, x) - x + n * _like(math.log(2) - _LOG2_HIGH, x))
+    bits = tirx.reinterpret(dtype_as_wide("int32", x), rounded)
+    power = tirx.reinterpret(str(x.ty.dtype), (bits << _like(23, bits)) + _like(_ONE_BITS, bits))
+    value = _polynomial(_EXP_OF_MINUS, minus_r) * power
+    return tirx.Select(x < _like(_EXP_IS_SMALL, x), _like(0, x), value)
+
+
+_EXP_IS_SMALL = -87.3
+"""Argument whose exponential is about the smallest normal float32."""
+
+
 def tanh(x: Expr) -> Expr:
     """x * P(x^2) / Q(x^2)."""
     return _odd(x, _TANH_IS_ONE, _TANH_P, _TANH_Q)

@@ -109,7 +109,7 @@ def _launching_templates(
     for chain, template in joined:
         callee = placer.added(template, chain.name)
         for place in chain.places:
-            placer.calls[place.result] = callee, place.inputs
+            placer.calls[place.calls[-1]] = callee, place.inputs
     callees = {
         var: placer.added(found, var.name_hint)
         for var, func in mod.functions_items()

@@ -170,5 +170,7 @@ def _remedy(config: TuneConfig, alternatives: bool) -> str:
     if config.lowering.dtype != WIDE:
         return f"{config.lowering.dtype} is too coarse for this network; use lowering.dtype={WIDE}"
     if alternatives:
-        return "use lowering.winograd=off lowering.fusion=off, without other algorithms for convolutions"
+        return (
+            "use lowering.winograd=off lowering.fusion=off lowering.attention=off, without other algorithms"
+        )
     return "its schedules are wrong; give an empty folder as database="

@@ -304,7 +304,7 @@ def take(
 
 
 def _expected(offers: Sequence[Offer], latency_s: Mapping[str, float | None]) -> dict[str, float]:
-    """Relative latencies from expected gains, for offers that replace one call and have no known latency.
+    """Relative latencies from expected gains, for offers of one task that have no known latency.
 
     A replaced call has the value 1. Only latencies of one place are compared, so that different places do not
     need a common unit.
@@ -312,9 +312,9 @@ def _expected(offers: Sequence[Offer], latency_s: Mapping[str, float | None]) ->
     found: dict[str, float] = {}
     for offer in offers:
         known = any(latency_s.get(name) is not None for name in _names(offer))
-        if offer.gain is not None and _is_single(offer) and not known:
-            found[offer.replaces[0]] = 1.0
-            found[offer.tasks[0].workload_hash] = 1 / offer.gain
+        if offer.gain is not None and len(offer.tasks) == 1 and not known:
+            found.update(dict.fromkeys(offer.replaces, 1.0))
+            found[offer.tasks[0].workload_hash] = len(offer.replaces) / offer.gain
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from tvm.target import Target
 
 from ...compiler.networks import Lowering
-from ...compiler.networks.lowering.lowering import OFF as NO_WINOGRAD
+from ...compiler.networks.lowering.lowering import OFF as NO_ALTERNATIVE
 from ...configuration import check_least
 from ..families.registry import check_grouping
 from ..planners.registry import planner_config
@@ -164,10 +164,11 @@ class OneShotConfig:
         return OFF if self.reuse == AUTO and not applies else self.reuse
 
     def applied_to(self, lowering: Lowering) -> Lowering:
-        """The lowering with `winograd` off instead of auto if no template decides whether to use it."""
-        if lowering.demands_winograd or self.templates:
+        """The lowering with `winograd` and `attention` off instead of auto if a search has no templates."""
+        if self.templates:
             return lowering
-        return replace(lowering, winograd=NO_WINOGRAD)
+        winograd = lowering.winograd if lowering.demands_winograd else NO_ALTERNATIVE
+        return replace(lowering, winograd=winograd, attention=NO_ALTERNATIVE)
 
     @property
     def per_round(self) -> int:

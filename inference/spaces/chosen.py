@@ -10,6 +10,7 @@ from tvm.s_tir.schedule import Schedule
 from tvm.target import Target
 
 from ...compiler.task import Task
+from ...compiler.templates.cpu.attention.attention_schedule import is_attention
 from ...compiler.templates.cpu.chains.chain import read_chain
 from ...compiler.templates.cpu.programs import template_programs
 from ...compiler.templates.cpu.winograd import read_winograd
@@ -68,6 +69,6 @@ def _has_own_templates(task: Task) -> bool:
     """Whether a task has templates and MetaSchedule's rules are hopeless for it.
 
     The rules leave the numbers of Winograd's transforms to run time, and they store the values that a chain
-    keeps in cache.
+    keeps in cache. They do not read the loops of attention.
     """
-    return read_winograd(task.mod) is not None or read_chain(task.mod) is not None
+    return read_winograd(task.mod) is not None or read_chain(task.mod) is not None or is_attention(task.mod)

@@ -196,9 +196,11 @@ def test_an_interrupted_search_of_alternatives_goes_on(tmp_path: Path) -> None:
 def test_auto_applies_where_there_are_templates(tmp_path: Path) -> None:
     asked = Lowering(winograd="auto")
     unmeasured = OneShotConfig(rounds=1, top_k=4, measure=False)
-    assert config(tmp_path, search=OneShotConfig(templates=0), lowering=asked).lowering.winograd == "off"
+    without = config(tmp_path, search=OneShotConfig(templates=0), lowering=asked).lowering
+    assert (without.winograd, without.attention) == ("off", "off")
     for search in (OneShotConfig(), unmeasured):
-        assert config(tmp_path, search=search, lowering=asked).lowering.winograd == "auto"
+        found = config(tmp_path, search=search, lowering=asked).lowering
+        assert (found.winograd, found.attention) == ("auto", "auto")
 
 
 @pytest.mark.slow
@@ -242,3 +244,15 @@ def test_expected_gains_decide_nothing_where_a_way_was_measured() -> None:
     slower = replace(residual.offer, gain=2.0)
     found = preferred([slower, faster], _expected([slower, faster], {}).get)
     assert [offer.gain for offer in found] == [3.0, 2.0]
+
+
+def test_an_expected_gain_of_several_calls() -> None:
+    """Two calls have the value 1 each, so that a gain of 1.25 is a value of 1.6."""
+    _, (body, residual) = parts()
+    replaces = (*body.offer.replaces, *residual.offer.replaces)
+    both = replace(body.offer, replaces=replaces, replaced=("a", "b"), gain=1.25)
+    expected = _expected([both], {})
+    assert sorted(expected.values()) == [1.0, 1.0, 1.6]
+    assert preferred([both], expected.get) == [both]
+    slower = replace(both, gain=0.8)
+    assert preferred([slower], _expected([slower], {}).get) == []

@@ -9,12 +9,14 @@ from tvm.target import Target
 
 from ..lowering.lowering import Lowering
 from .alternatives import Alternative
+from .attention import attention_alternatives
 from .fusion import fusion_alternatives
 from .winograd import winograd_alternatives
 
 KINDS: tuple[Callable[[tvm.IRModule, Target, Lowering], list[Alternative]], ...] = (
     winograd_alternatives,
     fusion_alternatives,
+    attention_alternatives,
 )
 """Each finds its alternatives in a module of `to_relax`; none if the lowering asks for none."""
 

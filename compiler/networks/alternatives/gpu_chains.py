@@ -1,4 +1,4 @@
-"""Calls that one template for GPUs computes together: attention, and a product followed by layer norm.
+"""Calls that one template computes together: attention, and on GPUs a product followed by layer norm.
 
 Each chain of calls is joined to one function, in which `templates.gpu.matching` recognises the problem. The
 network keeps the calls unless the template is faster than all of them.
@@ -17,6 +17,7 @@ from tvm.tirx import PrimFunc
 from ...templates.cpu.contraction import blocks_of, is_product
 from ...templates.gpu.attention import Attention
 from ...templates.gpu.matching import Match, matched
+from ...templates.gpu.problem import Problem
 from ...templates.gpu.row_matching import intrinsics, layer_epsilon
 from ...templates.gpu.rows import NormedProduct
 from ...tvm_compat import as_task_module, workload_hash
@@ -35,8 +36,8 @@ _Joined = tuple[PrimFunc, str, Match]
 class Place:
     """One place of a chain in a network."""
 
-    result: relax.Var
-    """What the last call is bound to."""
+    calls: tuple[relax.Var, ...]
+    """What the calls are bound to, in order."""
     inputs: tuple[relax.Expr, ...]
     """Arguments of the joined function."""
 
@@ -52,15 +53,21 @@ class GpuChain:
     match: Match
     replaces: tuple[str, ...]
     """Workload hash of each call but views, in order."""
+    names: tuple[str, ...]
+    """Names of the functions of these calls."""
     places: tuple[Place, ...]
 
 
-def gpu_chains(mod: tvm.IRModule, read: Read = matched) -> list[GpuChain]:
-    """Chains of a module of `to_relax`. No two have a call in common."""
+def gpu_chains(
+    mod: tvm.IRModule,
+    read: Read = matched,
+    problems: Sequence[type[Problem]] = (Attention, NormedProduct),
+) -> list[GpuChain]:
+    """Chains of a module of `to_relax` that are one of these problems. No two have a call in common."""
     found: dict[str, GpuChain] = {}
     for function in mod.functions.values():
         if isinstance(function, relax.Function):
-            for chain in _Calls(mod, function, read).chains():
+            for chain in _Calls(mod, function, read).chains(problems):
                 known = found.get(chain.workload)
                 found[chain.workload] = (
                     chain if known is None else replace(known, places=(*known.places, *chain.places))
@@ -83,10 +90,12 @@ class _Calls:
         self._kinds: dict[str, _Kind] = {}
         self._joined: dict[object, _Joined | None] = {}
 
-    def chains(self) -> Iterator[GpuChain]:
+    def chains(self, problems: Sequence[type[Problem]]) -> Iterator[GpuChain]:
         """Attention first: the remaining products may be followed by a layer norm."""
         taken: set[relax.Var] = set()
-        for candidates, problem in ((self._attention, Attention), (self._normed, NormedProduct)):
+        finders = {Attention: self._attention, NormedProduct: self._normed}
+        for problem in problems:
+            candidates = finders[problem]
             for var in self._calls:
                 chain = candidates(var)
                 if chain and taken.isdisjoint(chain):
@@ -195,7 +204,8 @@ class _Calls:
             function=function,
             match=match,
             replaces=tuple(workload_hash(as_task_module(self._mod[callee])) for callee in replaced),
-            places=(Place(chain[-1], tuple(inputs)),),
+            names=tuple(callee.name_hint for callee in replaced),
+            places=(Place(tuple(chain), tuple(inputs)),),
         )
 
     def _read_joined(

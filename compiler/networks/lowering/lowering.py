@@ -77,10 +77,13 @@ class Lowering:
     all sizes that apply."""
     fusion: str = OFF
     """Back-to-back products fused into one function as alternatives to separate ones: off or auto."""
+    attention: str = AUTO
+    """Attention in one function as an alternative to separate ones, in float32 on a CPU: off or auto."""
 
     def __post_init__(self) -> None:
-        if self.fusion not in (OFF, AUTO):
-            raise LoweringError(f"lowering.fusion={self.fusion}: use {OFF} or {AUTO}")
+        for name in ("fusion", "attention"):
+            if (value := getattr(self, name)) not in (OFF, AUTO):
+                raise LoweringError(f"lowering.{name}={value}: use {OFF} or {AUTO}")
         if self.winograd not in (OFF, AUTO):
             sizes = self.winograd
             listed = isinstance(sizes, Sequence) and not isinstance(sizes, str) and len(sizes) > 0

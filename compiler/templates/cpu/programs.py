@@ -15,6 +15,7 @@ from ...hardware import Hardware
 from ...replay import trace_to_json
 from ...targets import is_cpu, require_instructions, target_instructions
 from ...tvm_compat import load_cpu_intrinsics, target_cores
+from .attention.attention_schedule import AttentionTemplate, apply_attention, is_attention
 from .chains.chain import Chain, read_chain
 from .chains.chain_schedule import apply_chain
 from .chains.chain_template import ChainTemplate, chain_templates
@@ -32,7 +33,9 @@ from .vector_schedule import apply_vectors
 from .winograd import Winograd, WinogradTemplate, read_winograd, winograd_templates
 from .winograd_schedule import apply_winograd
 
-AnyTemplate: TypeAlias = Template | WinogradTemplate | ChainTemplate | DepthwiseTemplate | ElementwiseTemplate
+AnyTemplate: TypeAlias = (
+    Template | WinogradTemplate | ChainTemplate | DepthwiseTemplate | ElementwiseTemplate | AttentionTemplate
+)
 """Template of any kind of task."""
 
 
@@ -63,8 +66,8 @@ def template_programs(
 ) -> Iterator[tuple[AnyTemplate, Schedule]]:
     """Yields templates of a task with their programs, the most promising first; see `template_traces`.
 
-    A convolution by Winograd's algorithm, a chain of products, a depthwise convolution and a task without
-    sums have templates of their own.
+    A convolution by Winograd's algorithm, a chain of products, a depthwise convolution, attention and a task
+    without sums have templates of their own.
 
     Raises AccumulatorOverflowError. With `require`, raises MissingInstructionError for a contraction of data
     types that the target has no instruction for.
@@ -81,6 +84,9 @@ def template_programs(
         for fused_template in chain_templates(chain, found, hardware, target_cores(target)):
             with suppress(ScheduleError):  # as below
                 yield fused_template, scheduled_chain(mod, chain, fused_template)
+        return
+    if is_attention(mod):
+        yield AttentionTemplate(), scheduled_attention(mod)
         return
     if (depthwise := read_depthwise(mod)) is not None:
         for across in depthwise_templates(depthwise, target, target_cores(target)):
@@ -130,6 +136,13 @@ def scheduled_depthwise(mod: tvm.IRModule, task: Depthwise, template: DepthwiseT
     """Schedule of `main` by a template of depthwise convolutions; its trace is an ordinary one."""
     sch = _unscheduled(mod)
     apply_depthwise(sch, task, template)
+    return sch
+
+
+def scheduled_attention(mod: tvm.IRModule) -> Schedule:
+    """Schedule of `main`, a kernel of attention; its trace is an ordinary one."""
+    sch = _unscheduled(mod)
+    apply_attention(sch)
     return sch
 
 

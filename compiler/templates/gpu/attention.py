@@ -9,6 +9,7 @@ from itertools import product as every
 from typing import ClassVar
 
 from ....wording import counted
+from ..cpu.attention.attention import Layout
 from .launches import power_of_two
 from .problem import ACTIVATIONS, DTYPE, DTYPES, NOTHING, GpuTemplateError, Problem
 from .tiling import PROLOGUE, Gpu, Tiling
@@ -16,19 +17,6 @@ from .tiling import PROLOGUE, Gpu, Tiling
 _EXPONENTIALS = 16
 """Of float32, a cycle and multiprocessor."""
 _WIDEST = 256
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Start and strides of the rows of an array, in elements. Elements of one row are adjacent."""
-
-    size: int
-    """Elements of the whole array."""
-    start: int
-    batch: int
-    """Distance of one batch from the next; 0 where all have the same."""
-    head: int
-    row: int
 
 
 def packed(batch: int, rows: int, heads: int, width: int, *, of: int = 1, number: int = 0) -> Layout:

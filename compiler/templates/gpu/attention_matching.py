@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any, cast
 
@@ -14,12 +14,50 @@ from tvm.ir.expr import TensorLoad
 from tvm.s_tir.stmt import SBlock
 
 from ...operators.shared.tir import extents
+from ..cpu.attention.attention import Layout
 from ..cpu.contraction import blocks_of, is_product
-from .attention import Attention, Layout
+from .attention import Attention
 from .problem import DTYPES, NOTHING
 from .terms import Places, Summand, Tracer, UntraceableError
 
 _TYPES = {tvm_name: name for name, tvm_name in DTYPES.items()}
+
+_DENSE, _DRAWN = 1 << 18, 1 << 15
+"""Elements of an array that are all traced at most, and those of a larger one that are drawn."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Elements of an array [pairs, rows, columns], by their indices."""
+
+    shape: tuple[int, int, int]
+    at: tuple[Places, Places, Places]
+
+    @classmethod
+    def every(cls, *shape: int) -> Points:
+        """All elements in order."""
+        pairs, rows, columns = shape
+        grid = np.indices((pairs, rows, columns), dtype=np.int64).reshape(3, -1)
+        return cls((pairs, rows, columns), (grid[0], grid[1], grid[2]))
+
+    @classmethod
+    def some(cls, *shape: int) -> Points:
+        """All elements of a small array; of a large one, the first of each axis and random ones."""
+        if prod(shape) <= _DENSE:
+            return cls.every(*shape)
+        random = np.random.default_rng(0)
+        pairs, rows, columns = shape
+        axes = [np.zeros((3, size), np.int64) for size in shape]
+        for axis, (along, size) in enumerate(zip(axes, shape, strict=True)):
+            along[axis] = np.arange(size)
+        drawn = np.stack([random.integers(0, size, _DRAWN) for size in shape])
+        at = np.concatenate([*axes, drawn], axis=1)
+        return cls((pairs, rows, columns), (at[0], at[1], at[2]))
+
+    @property
+    def flat(self) -> Places:
+        """Places of the elements in the flat array."""
+        return np.asarray(np.ravel_multi_index(self.at, self.shape), np.int64)
 
 
 def products(mod: tvm.IRModule) -> list[SBlock]:
@@ -37,7 +75,7 @@ def read_attention(mod: tvm.IRModule) -> tuple[Attention, tuple[int, ...]] | Non
         return None
     try:
         return _AttentionReading(mod, *found).problem()
-    except (UntraceableError, StopIteration):
+    except (UntraceableError, StopIteration, ValueError):  # ValueError: such as a window in place of a row
         return None
 
 
@@ -52,18 +90,23 @@ class _AttentionReading:
         """Raises UntraceableError if this is not attention."""
         pairs, queries, keys = _shape(self._first)
         others, rows, width = _shape(self._second)
-        if (others, rows) != (pairs, queries):
+        (inner,) = _reduced(self._first)
+        if (others, rows, int(inner.dom.extent)) != (pairs, queries, width):
             raise UntraceableError
-        left, right = self._factors(self._first)
-        weights, values = self._factors(self._second)
-        query, key, value = (self._single(terms) for terms in (left, right, values))
-        key = replace(key, places=key.places.transpose(0, 2, 1))
-        if weights[1:] or query.places.shape[2] != width:
-            raise UntraceableError
-        scale, mask = self._scores(weights[0])
+        of_query, of_key = Points.some(pairs, queries, width), Points.some(pairs, keys, width)
+        of_scores = Points.some(pairs, queries, keys)
+        query, key = (
+            self._single(self._factor(self._first, 0, of_query)),
+            self._single(self._factor(self._first, 1, of_key, turned=True)),
+        )
+        weights = self._single(self._factor(self._second, 0, of_scores))
+        value = self._single(self._factor(self._second, 1, of_key))
+        scale, mask = self._scores(weights, of_scores)
         output = self._output()
         tensors = [query, key, value, mask, output]
-        found = ((heads, [_layout(term, heads) for term in tensors]) for heads in _divisors(pairs))
+        points = [of_query, of_key, of_key, of_scores, Points.every(pairs, queries, width)]
+        every = list(zip(tensors, points, strict=True))
+        found = ((heads, [_layout(*one, heads) for one in every]) for heads in _divisors(pairs))
         heads, layouts = next((heads, layouts) for heads, layouts in found if None not in layouts)
         numbers = [self._number(term) for term in tensors]
         types = [self._type(number) for number in numbers]
@@ -92,21 +135,22 @@ class _AttentionReading:
             raise UntraceableError
         return _TYPES[dtype]
 
-    def _factors(self, block: SBlock) -> tuple[list[Summand], list[Summand]]:
-        """Terms of the left factor [pairs, rows, terms] and of the right one [pairs, terms, columns]."""
-        loads = [_load(side) for side in (block.body.value.b.a, block.body.value.b.b)]
+    def _factor(self, block: SBlock, side: int, points: Points, *, turned: bool = False) -> list[Summand]:
+        """Terms of the left factor [pairs, rows, terms], or of the right one [pairs, terms, columns].
+
+        `turned` reads the right one as [pairs, columns, terms].
+        """
+        value = block.body.value
+        multiplied = value.b if isinstance(value.b, tirx.Mul) else value.a
+        load = _load((multiplied.a, multiplied.b)[side])
         *batch, row, column = [loop for loop in block.iter_vars if loop.iter_type != tirx.IterVar.CommReduce]
-        (inner,) = [loop for loop in block.iter_vars if loop.iter_type == tirx.IterVar.CommReduce]
+        (inner,) = _reduced(block)
+        last = (row, inner) if side == 0 else (column, inner) if turned else (inner, column)
+        pair, *others = points.at
+        pairs = np.unravel_index(pair, [int(axis.dom.extent) for axis in batch])
+        loops = dict(zip((axis.var for axis in (*batch, *last)), (*pairs, *others), strict=True))
         stops = [other.writes[0].source for other in self._divisions()]
-        found = []
-        for load, own, position in ((loads[0], row, 0), (loads[1], column, 1)):
-            axes = [*batch, own, inner] if position == 0 else [*batch, inner, own]
-            sizes = [int(axis.dom.extent) for axis in axes]
-            grid = np.indices(sizes, dtype=np.int64)
-            terms = self._tracer.read(load, dict(zip((axis.var for axis in axes), grid, strict=True)), stops)
-            shape = (prod(sizes[:-2]), *sizes[-2:])
-            found.append([Summand(t.source, t.factor, _reshaped(t.places, sizes, shape)) for t in terms])
-        return found[0], found[1]
+        return self._tracer.read(load, loops, stops)
 
     def _divisions(self) -> Iterator[SBlock]:
         """Blocks that divide one array by another, as softmax does in the end."""
@@ -115,13 +159,13 @@ class _AttentionReading:
             if block.init is None and isinstance(value, tirx.Div) and isinstance(_bare(value.b), TensorLoad):
                 yield block
 
-    def _scores(self, weights: Summand) -> tuple[float, Summand | None]:
+    def _scores(self, weights: Summand, points: Points) -> tuple[float, Summand | None]:
         """Factor of the first product and the term that is added to it, both before the exponential."""
         division = self._tracer.writer(weights.source)
         if division is None or weights.factor != 1.0 or not isinstance(division.body.value, tirx.Div):
             raise UntraceableError
         exponential = self._tracer.writer(_load(division.body.value.a).source)
-        call = None if exponential is None else exponential.body.value
+        call = None if exponential is None else getattr(exponential.body, "value", None)
         if call is None or not str(getattr(getattr(call, "op", None), "name", "")).endswith("exp"):
             raise UntraceableError
         difference = call.args[0]
@@ -132,7 +176,7 @@ class _AttentionReading:
         terms = self._tracer.read(_load(difference.a), loops, [sums])
         scores = next(term for term in terms if term.source.same_as(sums))
         added = [term for term in terms if term is not scores]
-        in_order = np.array_equal(scores.places.ravel(), np.arange(scores.places.size))
+        in_order = np.array_equal(np.broadcast_to(scores.places, points.flat.shape), points.flat)
         if not in_order or len(added) > 1 or any(term.factor != 1.0 for term in added):
             raise UntraceableError
         return scores.factor, added[0] if added else None
@@ -148,7 +192,7 @@ class _AttentionReading:
         places[term.places] = every
         if (places < 0).any():
             raise UntraceableError
-        return Summand(output, 1.0, places.reshape(_shape(self._second)))
+        return Summand(output, 1.0, places)
 
     def _single(self, terms: Sequence[Summand]) -> Summand:
         if len(terms) != 1:
@@ -171,8 +215,8 @@ def _shape(block: SBlock) -> tuple[int, int, int]:
     return prod(batch), rows, columns
 
 
-def _reshaped(places: Places, sizes: Sequence[int], shape: Sequence[int]) -> Places:
-    return np.broadcast_to(places, sizes).reshape(shape)
+def _reduced(block: SBlock) -> list[Any]:
+    return [loop for loop in block.iter_vars if loop.iter_type == tirx.IterVar.CommReduce]
 
 
 def _bare(value: Any) -> Any:
@@ -190,18 +234,25 @@ def _divisors(number: int) -> list[int]:
     return [each for each in range(number, 0, -1) if number % each == 0]
 
 
-def _layout(term: Summand | None, heads: int) -> Layout | None:
-    """Strides of the places [pairs, rows, columns] of a term, or None if they are not regular."""
+def _layout(term: Summand | None, points: Points, heads: int) -> Layout | None:
+    """Strides of a term at these points, or None if they are not regular."""
     if term is None:
         return Layout(0, 0, 0, 0, 0)
-    places = term.places.reshape(-1, heads, *term.places.shape[1:])
-    start = int(places[0, 0, 0, 0])
-    strides = [
-        int(np.take(places, 1, axis).ravel()[0]) - start if n > 1 else 0
-        for axis, n in enumerate(places.shape)
-    ]
-    grids = np.ogrid[tuple(slice(n) for n in places.shape)]
-    expected = start + sum(stride * grid for stride, grid in zip(strides, grids, strict=True))
-    if (strides[3] != 1 and places.shape[3] > 1) or not np.array_equal(places, expected):
+    pair, row, column = points.at
+    places = np.broadcast_to(term.places, pair.shape)
+    axes = (pair // heads, pair % heads, row, column)
+    start = int(places[_first(axes, (0, 0, 0, 0))])
+    strides = []
+    for axis, values in enumerate(axes):
+        unit = tuple(int(axis == other) for other in range(4))
+        strides.append(int(places[_first(axes, unit)]) - start if values.any() else 0)
+    expected = start + sum(stride * values for stride, values in zip(strides, axes, strict=True))
+    if (strides[3] != 1 and column.any()) or not np.array_equal(places, expected):
         return None
     return Layout(prod(extents(term.source)), start, *strides[:3])
+
+
+def _first(axes: Sequence[Places], wanted: Sequence[int]) -> int:
+    """Number of the first point with these indices."""
+    same = [values == index for values, index in zip(axes, wanted, strict=True)]
+    return int(np.argmax(np.logical_and.reduce(same)))

@@ -1,0 +1,159 @@
+"""Attention as one function, as an alternative to its products, softmax and transpositions.
+
+The function keeps the scores in cache (`templates.cpu.attention`). It is offered in float32 on a CPU whose
+vectors have a fused multiply-add. Calls that are attention are found as for GPUs (`gpu_chains`), and a few
+rows of their output are compared with the attention that they are recognised as.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.target import Target
+
+from ...instruction_sets import Instruction
+from ...operators.shared.tir import extents
+from ...targets import is_cpu, target_instructions
+from ...templates.cpu.attention.attention import BlockedAttention
+from ...templates.cpu.attention.attention_kernel import attention_function
+from ...templates.cpu.attention.choice import attention_blocks, cycles, separate_cycles
+from ...templates.cpu.attention.recognition import recognised
+from ...templates.cpu.chains.chain_template import ASSUMED_CACHES
+from ...templates.gpu import attention as gpu
+from ...templates.gpu.attention_matching import read_attention
+from ...templates.gpu.matching import Match
+from ...templates.gpu.problem import NOTHING, GpuTemplateError
+from ...tvm_compat import target_cores
+from ...types import WIDE
+from ..lowering.lowering import OFF, Lowering
+from .alternatives import Alternative, Arguments, Piece, Run, Site
+from .gpu_chains import GpuChain, gpu_chains
+
+LEAST_OFFERED, LEAST_GAIN = 0.9, 1.05
+"""Least expected speed-up that is offered, for measurements to decide, and that decides without them."""
+
+_FLOAT32 = "fp32"
+
+_HIDDEN = -1e30
+"""Largest value of a mask that hides a key, if the row has another key."""
+
+
+def attention_alternatives(mod: tvm.IRModule, target: Target, lowering: Lowering) -> list[Alternative]:
+    """Alternatives where `lowering.attention` asks for them; none for other data types than float32."""
+    if lowering.attention == OFF or lowering.dtype != WIDE or not is_cpu(target):
+        return []
+    instructions = [one for one in target_instructions(target, WIDE, WIDE, WIDE) if not one.tiles]
+    if not instructions:
+        return []
+    chains = gpu_chains(mod, _read, (gpu.Attention,))
+    made = (_alternative(chain, instructions, target_cores(target)) for chain in chains)
+    return [alternative for alternative in made if alternative is not None]
+
+
+@dataclass(frozen=True)
+class _CpuMatch(Match):
+    """Calls that are attention, as a kernel for CPUs computes it."""
+
+    attention: BlockedAttention
+
+
+def _read(task: tvm.IRModule) -> Match | None:
+    """The attention that `main` is, None for anything else."""
+    try:
+        found = read_attention(task)
+    except GpuTemplateError:  # heads of many columns
+        return None
+    if found is None:
+        return None
+    seen, parameters = found
+    query, key, value, mask, output = seen.layouts
+    dtypes = {seen.dtype, seen.output, seen.mask} - {NOTHING}
+    if dtypes != {_FLOAT32}:
+        return None
+    problem = BlockedAttention(
+        batch=seen.batch,
+        heads=seen.heads,
+        queries=seen.queries,
+        keys=seen.keys,
+        width=seen.width,
+        scale=seen.scale,
+        query=query,
+        key=key,
+        value=value,
+        output=output,
+        mask=None if seen.mask == NOTHING else mask,
+    )
+    attention = recognised(task, problem, parameters)
+    return None if attention is None else _CpuMatch(seen, parameters, attention)
+
+
+def _alternative(chain: GpuChain, instructions: Sequence[Instruction], cores: int) -> Alternative | None:
+    """The chain as one function, if that is expected to be faster."""
+    assert isinstance(chain.match, _CpuMatch)
+    *inputs, _ = chain.match.parameters
+    problem = replace(chain.match.attention, ahead=_ahead(chain))
+    blocks = next(iter(attention_blocks(problem, instructions, None, cores)), None)
+    if blocks is None:
+        return None
+    first, second = ASSUMED_CACHES
+    own = cycles(problem, blocks, first, cores)
+    gain = separate_cycles(problem, blocks.instruction, second, cores) / own
+    if gain < LEAST_OFFERED:
+        return None
+    numbers = list(dict.fromkeys(inputs))
+    params = chain.function.params
+    function = attention_function(
+        problem,
+        blocks,
+        [extents(params[number]) for number in (*numbers, len(params) - 1)],
+        [numbers.index(number) for number in inputs],
+    )
+    return Alternative(
+        kind="attention in blocks",
+        piece=Piece(
+            chain.names,
+            chain.replaces,
+            (chain.function,),
+            tuple(Site(place.calls, (place.inputs,)) for place in chain.places),
+        ),
+        functions=(function,),
+        names=("fused_attention",),
+        compute=_Call(numbers),
+        gain=gain if gain >= LEAST_GAIN else None,
+    )
+
+
+class _Call:
+    """Call of the function with the arrays that it reads."""
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self._numbers = numbers
+
+    def __call__(self, arguments: Sequence[Arguments], run: Run) -> relax.Expr:
+        (given,) = arguments
+        return run(0, [given[number] for number in self._numbers])
+
+
+def _ahead(chain: GpuChain) -> int | None:
+    """See `BlockedAttention.ahead`: the largest one of all places, if their masks are constants."""
+    assert isinstance(chain.match, _CpuMatch)
+    problem = chain.match.attention
+    if problem.mask is None or problem.mask.batch or problem.mask.head:
+        return None
+    rows, keys = np.arange(problem.queries), np.arange(problem.keys)
+    largest = 0
+    for place in chain.places:
+        mask = place.inputs[chain.match.parameters[3]]
+        if not isinstance(mask, tvm.ir.GenericConst):
+            return None
+        values = mask.value.numpy().ravel()
+        at = problem.mask.start + rows[:, None] * problem.mask.row + keys
+        visible = values[at] > _HIDDEN
+        if not visible.any(axis=1).all():
+            return None
+        largest = max(largest, int((np.where(visible, keys, 0).max(axis=1) - rows).max()))
+    return largest if largest < problem.keys - 1 else None

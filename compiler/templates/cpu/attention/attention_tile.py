@@ -1,0 +1,350 @@
+"""One block of queries of a kernel of attention: scores, running softmax and values by blocks of keys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx import IfThenElse
+
+from ....codegen.vector_math import exp_of_negative
+from ..dynamic.nodes import (
+    Places,
+    allocated,
+    local,
+    loop,
+    number,
+    sequence,
+    simple,
+    store,
+    unrolled,
+    vector,
+)
+from .attention_arrays import DTYPE, Arrays
+
+_LOWEST = -3.4028234663852886e38
+"""Lowest float32 that is finite: a running maximum of it leaves hidden scores hidden."""
+
+_PARTS = 4
+"""Values of an exponential that are read several times."""
+
+_UNROLLED = 4
+"""Steps of a product in a row without a branch."""
+
+
+class Tile:
+    """One block of queries."""
+
+    def __init__(self, arrays: Arrays, tiles: int, at: Any) -> None:
+        self.arrays, self.problem, self.blocks = arrays, arrays.problem, arrays.blocks
+        problem, blocks = self.problem, self.blocks
+        self.places = Places()
+        start = at % tiles * blocks.queries
+        even = problem.queries % blocks.queries == 0
+        first = start if even else tirx.min(start, number(problem.queries - blocks.queries))
+        pair = at // tiles
+        bases = {
+            name: arrays.base(name, pair, first)
+            for name in ("query", "mask", "output")
+            if name in arrays.sources
+        }
+        self.computed, kept = self.places.kept([pair, simple(first), *bases.values()])
+        self.pair, self.first, *found = kept
+        self.bases = dict(zip(bases, found, strict=True))
+        rows, lanes = blocks.queries, blocks.lanes
+        self.query = local([rows, problem.width], DTYPE, "scaled_query")
+        self.scores = local([rows, blocks.keys], DTYPE, "scores")
+        self.sums = local([rows, arrays.padded], DTYPE, "sums")
+        self.largest = local([rows], DTYPE, "largest")
+        self.total = local([rows, lanes], DTYPE, "total")
+        self.tile = local([blocks.rows, blocks.vectors, lanes], DTYPE, "tile")
+        self.row = local([lanes], DTYPE, "row")
+        self.found = local([2], DTYPE, "found")
+        self.parts = local([_PARTS, lanes], DTYPE, "parts")
+
+    def statement(self) -> Any:
+        blocks = self.blocks
+        arrays = [self.query, self.scores, self.sums, self.largest, self.total, self.tile, self.row]
+        arrays += [self.found, self.parts]
+        return allocated(
+            [self.places.array, *arrays],
+            sequence(
+                *self.computed,
+                loop("row", blocks.queries, self._begin),
+                *self._blocks(),
+                loop("row", blocks.queries, self._end),
+            ),
+        )
+
+    def _begin(self, row: Any) -> Any:
+        """Scaled query of a row, and its sums."""
+
+        def scaled(column: Any) -> Any:
+            value = self.arrays.element("query", self.bases["query"], row, column)
+            return store(self.query, value * tirx.const(self.problem.scale, DTYPE), [row, column])
+
+        zero = tirx.const(0, DTYPE)
+        return sequence(
+            _in_vectors(self.problem.width, self.blocks.lanes, scaled),
+            _in_vectors(self.arrays.padded, self.blocks.lanes, lambda at: store(self.sums, zero, [row, at])),
+            vector(self.blocks.lanes, lambda lane: store(self.total, zero, [row, lane])),
+            store(self.largest, tirx.const(_LOWEST, DTYPE), [row]),
+        )
+
+    def _blocks(self) -> list[Any]:
+        """Whole blocks of keys, and the last one if it is smaller.
+
+        A branch leaves out blocks that are not seen: MetaSchedule needs loops of constant extents.
+        """
+        problem, blocks = self.problem, self.blocks
+        whole, rest = divmod(problem.keys, blocks.keys)
+
+        def seen(at: Any, count: int) -> Any:
+            start = at * blocks.keys
+            if problem.ahead is None:
+                return self._block(start, count)
+            first = self.first + (blocks.queries + problem.ahead)
+            # The first block is never left out, so that a row has a sum.
+            return IfThenElse(start < tirx.max(first, number(1)), self._block(start, count), None)
+
+        several = loop("block", whole, lambda at: seen(at, blocks.keys)) if whole else None
+        last = seen(number(whole), rest) if rest else None
+        return [one for one in (several, last) if one is not None]
+
+    def _block(self, start: Any, count: int) -> Any:
+        """Adds a block of `count` keys."""
+        blocks = self.blocks
+        panels = math.ceil(count / blocks.columns)
+        computed, (start,) = self.places.kept([start])
+        return sequence(
+            *computed,
+            loop("panel", panels, lambda panel: self._scores(start, panel)),
+            self._hidden(count, panels) if count % blocks.columns else None,
+            loop("row", blocks.queries, lambda row: self._softmax(row, start, count, panels)),
+            *(self._values(start, count, column, width) for column, width in self.arrays.value_panels()),
+        )
+
+    def _scores(self, start: Any, panel: Any) -> Any:
+        """Scores of a panel of keys."""
+        problem, blocks, keys = self.problem, self.blocks, self.arrays.keys
+        wide, vectors = blocks.columns, blocks.vectors
+        computed, (first, column) = self.places.kept([(start + panel * wide) * problem.width, panel * wide])
+
+        def tile(line: Any) -> Any:
+            def added(depth: Any) -> Any:
+                def term(row: Any, at: Any, lane: Any) -> Any:
+                    weight = tirx.BufferLoad(
+                        keys, [self.pair, first + depth * wide + at * blocks.lanes + lane]
+                    )
+                    return tirx.BufferLoad(self.query, [line * blocks.rows + row, depth]) * weight
+
+                return self._added(term, vectors)
+
+            return sequence(
+                self._each(
+                    vectors, lambda row, at, lane: store(self.tile, tirx.const(0, DTYPE), [row, at, lane])
+                ),
+                _steps(problem.width, added),
+                self._each(
+                    vectors,
+                    lambda row, at, lane: store(
+                        self.scores,
+                        self._sum(row, at, lane),
+                        [line * blocks.rows + row, column + at * blocks.lanes + lane],
+                    ),
+                ),
+            )
+
+        return sequence(*computed, loop("line", blocks.queries // blocks.rows, tile))
+
+    def _values(self, start: Any, count: int, column: int, width: int) -> Any:
+        """Adds the weighted values of a panel of columns to the sums."""
+        problem, blocks, values = self.problem, self.blocks, self.arrays.values
+        vectors = width // blocks.lanes
+        first = column * problem.keys + start * width
+
+        def tile(line: Any) -> Any:
+            def place(row: Any, at: Any, lane: Any) -> list[Any]:
+                return [line * blocks.rows + row, column + at * blocks.lanes + lane]
+
+            def added(key: Any) -> Any:
+                def term(row: Any, at: Any, lane: Any) -> Any:
+                    value = tirx.BufferLoad(
+                        values, [self.pair, first + key * width + at * blocks.lanes + lane]
+                    )
+                    return tirx.BufferLoad(self.scores, [line * blocks.rows + row, key]) * value
+
+                return self._added(term, vectors)
+
+            return sequence(
+                self._each(
+                    vectors,
+                    lambda row, at, lane: store(
+                        self.tile, tirx.BufferLoad(self.sums, place(row, at, lane)), [row, at, lane]
+                    ),
+                ),
+                _steps(count, added),
+                self._each(
+                    vectors,
+                    lambda row, at, lane: store(self.sums, self._sum(row, at, lane), place(row, at, lane)),
+                ),
+            )
+
+        return loop("line", blocks.queries // blocks.rows, tile)
+
+    def _each(self, vectors: int, statement: Callable[[Any, Any, Any], Any]) -> Any:
+        """A statement for each vector of the register tile."""
+
+        lanes = self.blocks.lanes
+        return unrolled(
+            "row",
+            self.blocks.rows,
+            lambda row: unrolled(
+                "vector", vectors, lambda at: vector(lanes, lambda lane: statement(row, at, lane))
+            ),
+        )
+
+    def _sum(self, row: Any, at: Any, lane: Any) -> Any:
+        return tirx.BufferLoad(self.tile, [number(row), number(at), lane])
+
+    def _added(self, term: Callable[[Any, Any, Any], Any], vectors: int) -> Any:
+        return self._each(
+            vectors,
+            lambda row, at, lane: store(
+                self.tile, self._sum(row, at, lane) + term(row, at, lane), [row, at, lane]
+            ),
+        )
+
+    def _hidden(self, count: int, panels: int) -> Any:
+        """Hides the scores of the last panel that belong to no key."""
+        lacking = panels * self.blocks.columns - count
+        hidden = tirx.const(-math.inf, DTYPE)
+        return loop(
+            "row",
+            self.blocks.queries,
+            lambda row: loop("key", lacking, lambda at: store(self.scores, hidden, [row, count + at])),
+        )
+
+    def _softmax(self, row: Any, start: Any, count: int, panels: int) -> Any:
+        """Exponentials of a row's scores, with the sums so far corrected to the largest score so far."""
+        blocks, lanes = self.blocks, self.blocks.lanes
+        vectors = panels * blocks.vectors
+
+        def score(at: Any, lane: Any) -> Any:
+            return tirx.BufferLoad(self.scores, [row, at * lanes + lane])
+
+        def load(array: Any, *indices: Any) -> Any:
+            return tirx.BufferLoad(array, [number(index) for index in indices])
+
+        def larger(at: Any) -> Any:
+            return vector(
+                lanes,
+                lambda lane: store(self.row, tirx.max(score(at, lane), load(self.row, lane)), [lane]),
+            )
+
+        def exponential(at: Any) -> Any:
+            def of(lane: Any) -> Any:
+                difference = score(at, lane) - load(self.found, 0)
+                return self._exponential(difference, lane, self.scores, [row, at * lanes + lane])
+
+            def summed(lane: Any) -> Any:
+                return store(self.row, load(self.row, lane) + score(at, lane), [lane])
+
+            return sequence(vector(lanes, of), vector(lanes, summed))
+
+        def halved(width: int) -> Any:
+            return vector(
+                width,
+                lambda lane: store(
+                    self.row, tirx.max(load(self.row, lane), load(self.row, lane + width)), [lane]
+                ),
+            )
+
+        before = load(self.largest, row)
+        kept = load(self.found, 1)
+        return sequence(
+            None if self.problem.mask is None else self._masked(row, start, count),
+            vector(lanes, lambda lane: store(self.row, tirx.const(_LOWEST, DTYPE), [lane])),
+            loop("vector", vectors, larger),
+            *(halved(1 << power) for power in reversed(range(lanes.bit_length() - 1))),
+            store(self.found, load(self.row, 0), [0]),
+            store(self.found, tirx.max(load(self.found, 0), before), [0]),
+            self._exponential(before - load(self.found, 0), number(0), self.found, [1]),
+            store(self.largest, load(self.found, 0), [row]),
+            vector(lanes, lambda lane: store(self.row, load(self.total, row, lane) * kept, [lane])),
+            loop("vector", vectors, exponential),
+            vector(lanes, lambda lane: store(self.total, load(self.row, lane), [row, lane])),
+            _in_vectors(
+                self.arrays.padded,
+                lanes,
+                lambda at: store(self.sums, load(self.sums, row, at) * kept, [row, at]),
+            ),
+        )
+
+    def _exponential(self, value: Any, lane: Any, array: Any, indices: Sequence[Any]) -> Any:
+        """Stores the exponential of a value that is at most 0."""
+        statements: list[Any] = []
+
+        def once(part: Any) -> Any:
+            place = [number(len(statements)), lane]
+            statements.append(store(self.parts, part, place))
+            return tirx.BufferLoad(self.parts, place)
+
+        result = exp_of_negative(value, once)
+        return sequence(*statements, store(array, result, indices))
+
+    def _masked(self, row: Any, start: Any, count: int) -> Any:
+        """Adds the mask to a row of scores."""
+
+        def plus(at: Any) -> Any:
+            mask = self.arrays.element("mask", self.bases["mask"] + start, row, at)
+            return store(self.scores, tirx.BufferLoad(self.scores, [row, at]) + mask, [row, at])
+
+        return _in_vectors(count, self.blocks.lanes, plus)
+
+    def _end(self, row: Any) -> Any:
+        """Stores a row of the output."""
+        total: Any = tirx.BufferLoad(self.total, [row, number(0)])
+        for lane in range(1, self.blocks.lanes):
+            total = total + tirx.BufferLoad(self.total, [row, number(lane)])
+        inverse = tirx.const(1, DTYPE) / tirx.BufferLoad(self.found, [number(0)])
+        if self.problem.zeros:
+            empty = tirx.BufferLoad(self.found, [number(0)]) == tirx.const(0, DTYPE)
+            inverse = tirx.Select(empty, tirx.const(0, DTYPE), inverse)
+
+        def stored(column: Any) -> Any:
+            value = tirx.BufferLoad(self.sums, [row, column]) * tirx.BufferLoad(self.found, [number(1)])
+            target = self.arrays.element("output", self.bases["output"], row, column)
+            return store(target.source, value, target.indices)
+
+        return sequence(
+            store(self.found, total, [0]),
+            store(self.found, inverse, [1]),
+            _in_vectors(self.problem.width, self.blocks.lanes, stored),
+        )
+
+
+def _in_vectors(extent: int, lanes: int, body: Callable[[Any], Any]) -> Any:
+    """Elements in whole vectors, and the remaining ones one by one."""
+    whole, rest = divmod(extent, lanes)
+    return sequence(
+        loop("vector", whole, lambda at: vector(lanes, lambda lane: body(at * lanes + lane)))
+        if whole
+        else None,
+        loop("single", rest, lambda at: body(whole * lanes + at)) if rest else None,
+    )
+
+
+def _steps(extent: int, body: Callable[[Any], Any]) -> Any:
+    """Steps of a product, a few of them without a branch."""
+    whole, rest = divmod(extent, _UNROLLED)
+
+    def several(at: Any) -> Any:
+        return unrolled("again", _UNROLLED, lambda inner: body(at * _UNROLLED + inner))
+
+    return sequence(
+        loop("step", whole, several) if whole else None,
+        loop("last", rest, lambda at: body(whole * _UNROLLED + at)) if rest else None,
+    )

@@ -1,0 +1,108 @@
+"""Attention as an alternative: which calls are offered, and the outputs of the network with it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import tvm
+from foretune.compiler.networks import Lowering, Network, to_relax
+from foretune.compiler.networks.alternatives import attention as offered
+from foretune.compiler.networks.alternatives.alternatives import Alternative, with_alternatives
+from foretune.compiler.networks.alternatives.attention import attention_alternatives
+from foretune.compiler.networks.lowering.lowering import LoweringError
+from foretune.compiler.tvm_compat import parse_target
+from foretune.inference.deploy.compile import compile_network
+from foretune.inference.deploy.outputs import compare_outputs
+from support.cpus import HERE, cpu, multiplies
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+from tvm.target import Target
+
+pytestmark = pytest.mark.cpu
+
+SERVER = cpu("x86-64-v4")
+
+
+def softmax(scores: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(scores, -1)
+
+
+HIDING = torch.zeros(13, 13).masked_fill(torch.arange(169).view(13, 13) % 3 == 1, float("-inf"))
+
+WAYS = {
+    "library": lambda q, k, v: scaled_dot_product_attention(q, k, v),
+    "causal": lambda q, k, v: scaled_dot_product_attention(q, k, v, is_causal=True),
+    "written out": lambda q, k, v: softmax(q @ k.mT / 4) @ v,
+    "masked": lambda q, k, v: softmax(q @ k.mT * 0.25 + HIDING) @ v,
+    "squares": lambda q, k, v: softmax(q @ k.mT).square() @ v,
+    "other denominator": lambda q, k, v: (q @ k.mT).exp() / (1 + (q @ k.mT).exp().sum(-1, keepdim=True)) @ v,
+    "one score is zero": lambda q, k, v: softmax((q @ k.mT) * (torch.arange(13) != 5)) @ v,
+}
+
+
+class Heads(nn.Module):
+    """Two heads of 16 columns, whose query, key and value are columns of one product."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.project = nn.Linear(32, 96)
+        self.way = way
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        query, key, value = self.project(rows).view(1, 13, 3, 2, 16).permute(2, 0, 3, 1, 4)
+        return WAYS[self.way](query, key, value).transpose(1, 2).reshape(1, 13, 32)
+
+
+def found_in(way: str, target: Target = SERVER) -> tuple[Network, tvm.IRModule, list[Alternative]]:
+    torch.manual_seed(0)
+    network = Network("heads", (torch.randn(1, 13, 32).numpy(),), Heads(way).eval())
+    module = to_relax(network, target, Lowering())
+    with pytest.MonkeyPatch.context() as patch:
+        for least in ("LEAST_OFFERED", "LEAST_GAIN"):
+            patch.setattr(offered, least, 0.0)
+        return network, module, attention_alternatives(module, target, Lowering())
+
+
+@multiplies("float32")
+@pytest.mark.parametrize("way", ["library", "causal", "written out", "masked"])
+def test_the_network_computes_the_same(way: str) -> None:
+    network, module, found = found_in(way, HERE)
+    (alternative,) = found
+    assert alternative.offer.calls == 1 and len(alternative.offer.tasks) == 1
+    changed = with_alternatives(module, found)
+    calls = {var.name_hint for var, _ in changed.functions_items()}
+    assert "fused_attention" in calls and not any("softmax" in name for name in calls)
+    outputs = compile_network(changed, HERE)(*network.inputs)
+    assert compare_outputs(network.reference_outputs(), outputs).agrees
+
+
+@pytest.mark.parametrize("way", ["squares", "other denominator", "one score is zero"])
+def test_what_is_no_attention(way: str) -> None:
+    assert found_in(way)[2] == []
+
+
+def test_a_small_expected_gain_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gain of 0.95 is offered, and measurements decide; one of 0.8 is not offered."""
+    _, module, _ = found_in("library")
+    monkeypatch.setattr(offered, "cycles", lambda *_: 100.0)
+    for gain, expected in ((1.2, [1.2]), (0.95, [None]), (0.8, [])):
+        monkeypatch.setattr(offered, "separate_cycles", lambda *_, gain=gain: 100.0 * gain)
+        found = attention_alternatives(module, SERVER, Lowering())
+        assert [alternative.gain for alternative in found] == expected
+
+
+def test_where_nothing_is_offered() -> None:
+    _, module, found = found_in("library")
+    assert len(found) == 1
+    assert attention_alternatives(module, SERVER, Lowering(attention="off")) == []
+    assert attention_alternatives(module, parse_target("nvidia/nvidia-a100"), Lowering()) == []
+    assert attention_alternatives(module, cpu("x86-64"), Lowering()) == []
+    with pytest.raises(LoweringError, match=r"lowering\.attention=on: use off or auto"):
+        Lowering(attention="on")
+
+
+def test_a_constant_mask_that_hides_no_tail_reads_all_keys() -> None:
+    """Blocks of keys that a causal mask hides are expected to take no time."""
+    (causal,), (masked,) = found_in("causal")[2], found_in("masked")[2]
+    assert causal.gain is not None and masked.gain is not None
+    assert causal.gain > masked.gain
