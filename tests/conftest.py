@@ -169,14 +169,14 @@ def quick_builders() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_peaks() -> None:
-    """Measures the peaks of this machine on small arrays, if tests import what does it."""
+    """Measures the peaks of this machine on small arrays, if tests import the measurement."""
     if "foretune.dataset.hardware.cpu" in sys.modules:
         import_module("support.quick_peaks")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def servers_last() -> None:
-    """Keeps servers of warm processes through tests that need none: each starts for the import of TVM."""
+    """Keeps idle servers of warm processes for later tests, as each imports TVM for seconds when it starts."""
     if (warm := sys.modules.get("foretune.compiler.host.warm")) is not None:
         warm.IDLE_S = 300.0
 

@@ -33,7 +33,7 @@ def nodes_of(source: str) -> list[ast.AST]:
 
 @pytest.fixture(scope="module", autouse=True)
 def nodes_are_forgotten() -> Iterator[None]:
-    """Lets go of a million nodes after the tests that read them."""
+    """Frees the nodes after the tests that read them."""
     yield
     nodes_of.cache_clear()
 
@@ -109,7 +109,7 @@ def wrong_tvm_imports(source: str, module: str) -> list[str]:
 
 
 def called_name(function: ast.expr) -> str:
-    """Dotted name that a call has, such as os.system; "" in place of what is no name."""
+    """Dotted name of a called function, such as os.system; other expressions in it count as ""."""
     if isinstance(function, ast.Attribute):
         return f"{called_name(function.value)}.{function.attr}"
     return function.id if isinstance(function, ast.Name) else ""

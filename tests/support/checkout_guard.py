@@ -35,10 +35,10 @@ class CheckoutGuard:
         """Events that were refused."""
         self._on = True
 
-        # Python tells of each call of `id`, thousands for the settings of one command, so the rest of the
-        # events is left at the least cost.
-        def heard(event: str, arguments: tuple[Any, ...], heard: frozenset[str] = _HEARD) -> None:
-            if event in heard and self._on:
+        # Python reports each call of `id`, thousands for the settings of one command: most events must cost
+        # little more than a call.
+        def heard(event: str, arguments: tuple[Any, ...]) -> None:
+            if event in _HEARD and self._on:
                 self._check(event, arguments)
 
         sys.addaudithook(heard)

@@ -1,7 +1,7 @@
 """Imported for its effect: the peaks of this machine are measured on small arrays.
 
-No test depends on their values. The measurement takes 3 s of all cores once in each process that tunes or
-generates, and four times as much beside other work, such as that of another worker of the tests.
+No test depends on their values. Otherwise each process that tunes or generates measures for 3 s on all cores,
+and for up to 12 s if other work disturbs it, such as another worker of the tests.
 """
 
 from foretune.dataset.hardware import cpu
