@@ -176,7 +176,7 @@ def quick_peaks() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def servers_last() -> None:
-    """Keeps idle servers of warm processes for later tests, as each imports TVM for seconds when it starts."""
+    """Keeps idle servers of warm processes for later tests, as each imports TVM when it starts."""
     if (warm := sys.modules.get("foretune.compiler.host.warm")) is not None:
         warm.IDLE_S = 300.0
 
