@@ -251,7 +251,7 @@ def test_stock_tune_tir_takes_the_model(model, tmp_path, monkeypatch):
         num_trials_per_iter=4,
         cost_model=model,
         strategy=ms.search_strategy.EvolutionarySearch(population_size=8, init_min_unmeasured=4),
-        builder=DummyBuilder(),  # an example has the whole search with the builder and runner of MetaSchedule
+        builder=DummyBuilder(),  # tests/test_examples.py has those of MetaSchedule
         runner=DummyRunner(),
         measure_callbacks=[ms.measure_callback.AddToDatabase(), ms.measure_callback.UpdateCostModel()],
         seed=1,
