@@ -117,7 +117,7 @@ def test_a_network_is_tuned_through_an_interrupt_and_a_kill(commands, checkpoint
         process = commands.start(tmp_path, *words, "rivals=[eager]", "export=tiny.so")
         while f"another run (process {holder.pid}" not in " ".join(process.output.split()):
             assert process.wait(0.1) is None, process.output + process.errors
-    assert process.wait(300) == 0, process.output + process.errors
+    assert process.wait(900) == 0, process.output + process.errors
     assert "wrote tiny.so: foretune.load('tiny.so')(*inputs)" in process.output
     assert "Scope Saving" not in process.errors
     (report,) = (tmp_path / "outputs" / "tune").rglob("report.json")
