@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -70,10 +71,39 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return f"mark.{mark}" not in collection_path.read_text(encoding="utf-8") or None
 
 
+LONGEST = (
+    "dataset/generation/test_generate.py",
+    "benchmarks/campaign/test_rehearsal.py",
+    "inference/test_tune.py",
+    "benchmarks/test_faults.py",
+    "test_docs.py",
+    "cuda_emulation/test_devices.py",
+    "dataset/measure/executors/test_rpc.py",
+    "compiler/networks/alternatives/test_gpu_chains.py",
+    "inference/workers/test_searchers.py",
+    "cuda_emulation/test_tensor_cores.py",
+    "cuda_emulation/test_gpu_templates.py",
+    "inference/test_nothing_left.py",
+    "inference/test_int8.py",
+    "dataset/measure/executors/test_ray.py",
+    "test_examples.py",
+    "training/test_compare.py",
+    "training/fitting/test_trees.py",
+    "cuda_emulation/test_reuse.py",
+    "test_tensor_core_records.py",
+    "inference/search/test_cost_model.py",
+    "inference/run/test_set_run.py",
+    "training/fitting/test_models.py",
+)
+"""Test files of more than about 20 seconds, the longest first."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Starts with the files of slow tests, so that none is left for the end of a parallel run."""
+    """Starts with the longest files and other files of slow tests: none is left for a parallel run's end."""
+    tests = Path(__file__).parent
+    places = {tests / name: place for place, name in enumerate(LONGEST)}
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: places.get(item.path, len(places) + (item.path not in slow)))
 
 
 _NEAREST_FRAMES = 5
@@ -135,6 +165,20 @@ def quick_builders() -> None:
     """Leaves out MetaSchedule's check of a new builder, which starts a process for it alone."""
     if (module := sys.modules.get("tvm.s_tir.meta_schedule.builder.local_builder")) is not None:
         module.LocalBuilder._cls._sanity_check = lambda _: None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_peaks() -> None:
+    """Measures the peaks of this machine on small arrays, if tests import the measurement."""
+    if "foretune.dataset.hardware.cpu" in sys.modules:
+        import_module("support.quick_peaks")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def servers_last() -> None:
+    """Keeps idle servers of warm processes for later tests, as each imports TVM when it starts."""
+    if (warm := sys.modules.get("foretune.compiler.host.warm")) is not None:
+        warm.IDLE_S = 300.0
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -24,18 +25,31 @@ SOURCES = {
 }
 
 
-def imported_modules(tree: ast.AST, module: str) -> Iterator[str]:
+@cache
+def nodes_of(source: str) -> list[ast.AST]:
+    """All nodes of the syntax of a source, which several tests read."""
+    return [*ast.walk(ast.parse(source))]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nodes_are_forgotten() -> Iterator[None]:
+    """Frees the nodes after the tests that read them."""
+    yield
+    nodes_of.cache_clear()
+
+
+def imported_modules(source: str, module: str) -> Iterator[str]:
     """Absolute names of all that `module` imports, also inside functions."""
     package = module.split(".")[:-1]
-    for node in ast.walk(tree):
+    for node in nodes_of(source):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             # One dot is the module's own package, each further dot the one above.
             start = package[: len(package) - node.level + 1] if node.level else []
-            source = ".".join([*start, *([node.module] if node.module else [])])
+            origin = ".".join([*start, *([node.module] if node.module else [])])
             # `from .. import models` names a module after the word import.
-            yield from (f"{source}.{alias.name}" for alias in node.names)
+            yield from (f"{origin}.{alias.name}" for alias in node.names)
 
 
 def layer_of(module: str) -> str | None:
@@ -51,7 +65,7 @@ def wrong_imports(source: str, module: str) -> list[str]:
         limit = 0  # what every layer may use rests on none of them
     else:
         limit = LAYERS.index(own) + 1
-    targets = ((name, layer_of(name)) for name in imported_modules(ast.parse(source), module))
+    targets = ((name, layer_of(name)) for name in imported_modules(source, module))
     return [name for name, layer in targets if layer is not None and LAYERS.index(layer) >= limit]
 
 
@@ -62,7 +76,7 @@ def import_cycles(sources: Mapping[str, str]) -> list[list[str]]:
     """
     graph = nx.DiGraph()
     for module, source in sources.items():
-        for name in imported_modules(ast.parse(source), module):
+        for name in imported_modules(source, module):
             # `from a.b import c` imports the module a.b.c, else something of a.b.
             ways = (name, f"{name}.__init__", name.rpartition(".")[0], f"{name.rpartition('.')[0]}.__init__")
             target = next((way for way in ways if way in sources), None)
@@ -78,7 +92,7 @@ def paper_imports(source: str, module: str) -> list[str]:
     if parts[:2] == ["foretune", "inference"] and len(parts) == 3:
         return []
     own = parts[2] if parts[1] == "inference" else ""
-    names = (name.split(".") for name in imported_modules(ast.parse(source), module))
+    names = (name.split(".") for name in imported_modules(source, module))
     return [
         ".".join(name)
         for name in names
@@ -90,18 +104,24 @@ def wrong_tvm_imports(source: str, module: str) -> list[str]:
     """Imports of TVM outside the folders that may know it."""
     if layer_of(module) in TVM_FOLDERS:
         return []
-    names = imported_modules(ast.parse(source), module)
+    names = imported_modules(source, module)
     return [name for name in names if name.split(".")[0] in ("tvm", "tvm_ffi")]
+
+
+def called_name(function: ast.expr) -> str:
+    """Dotted name of a called function, such as os.system; other expressions in it count as ""."""
+    if isinstance(function, ast.Attribute):
+        return f"{called_name(function.value)}.{function.attr}"
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def unsafe_code(source: str, module: str) -> list[str]:
     """Ways to run code that a file or a user's text holds."""
-    tree = ast.parse(source)
-    found = [name for name in imported_modules(tree, module) if name.split(".")[0] in UNPICKLERS]
-    for node in ast.walk(tree):
+    found = [name for name in imported_modules(source, module) if name.split(".")[0] in UNPICKLERS]
+    for node in nodes_of(source):
         if not isinstance(node, ast.Call):
             continue
-        called = ast.unparse(node.func)
+        called = called_name(node.func)
         options = {keyword.arg: keyword.value for keyword in node.keywords}
         loads = called == "torch.load" or called.endswith("load_from_checkpoint")
         if loads and not _is(options.get("weights_only"), True):
@@ -119,7 +139,7 @@ def unsafe_code(source: str, module: str) -> list[str]:
 
 def class_names(source: str) -> list[str]:
     """Names of all classes that the source defines, nested and underscored ones included."""
-    return [node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef)]
+    return [node.name for node in nodes_of(source) if isinstance(node, ast.ClassDef)]
 
 
 def repeated_classes(sources: Mapping[str, str]) -> dict[str, list[str]]:
@@ -173,7 +193,7 @@ def long_functions(source: str) -> list[str]:
     """Functions and methods of a module with too many lines, decorators not counted."""
     return [
         node.name
-        for node in ast.walk(ast.parse(source))
+        for node in nodes_of(source)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         and node.end_lineno is not None
         and node.end_lineno - node.lineno >= MOST_LINES_OF_A_FUNCTION
@@ -346,6 +366,7 @@ def test_tvm_is_seen(module: str, source: str, broken: list[str]) -> None:
         ("subprocess.run(line, shell=True)", ["subprocess.run with shell"]),
         ("subprocess.run(words)", []),
         ("os.system(line)", ["os.system"]),
+        ("kind()[0].load_from_checkpoint(p)", [".load_from_checkpoint without weights_only=True"]),
         ("eval(text)", ["eval"]),
         ("module.eval()", []),
     ],

@@ -38,10 +38,9 @@ from foretune.models.architectures.cost_model import Predictor
 from foretune.models.checkpoints.card import CARD_SHA256, READABLE_SCHEMAS, Card
 from foretune.models.scaling.normaliser import Normaliser
 from foretune.models.scaling.target import TargetConfig
-from hydra import compose, initialize_config_module
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from support import synthetic
+from support import composition, synthetic
 from support.paths import ROOT
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
@@ -187,8 +186,7 @@ def composed(words: Sequence[str]) -> DictConfig:
     # A sweep's values are tried by the first of them.
     overrides = [re.sub(r"^([\w.]+=[\w.]+),.*", r"\1", override) for override in overrides]
     name = "_".join(names)
-    with initialize_config_module("foretune.conf", version_base="1.3"):
-        return compose(name, with_quotes(overrides, name))
+    return composition.composed(name, *with_quotes(overrides, name))
 
 
 @per_document

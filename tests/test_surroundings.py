@@ -44,6 +44,13 @@ def test_what_touches_the_checkout_is_refused_and_noted(touch, guard: CheckoutGu
     guard.seen.clear()  # else this test fails
 
 
+def test_the_longest_files_exist(pytestconfig):
+    (listed,) = {
+        plugin.LONGEST for plugin in pytestconfig.pluginmanager.get_plugins() if hasattr(plugin, "LONGEST")
+    }
+    assert [name for name in listed if not (ROOT / "tests" / name).is_file()] == []
+
+
 def test_a_relative_path_from_the_checkout_is_refused(guard: CheckoutGuard, monkeypatch):
     monkeypatch.chdir(ROOT)
     with pytest.raises(CheckoutTouchedError, match="outputs"):

@@ -22,10 +22,13 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
 from .lifeline import TiedProcess, start_tied
-from .warm_server import IDLE_S, LENT, MESSAGE_BYTES, PING, STARTED
+from .warm_server import IDLE_S, MESSAGE_BYTES, PING, STARTED
 
 WORKS_HERE = sys.platform == "linux"
 """Whether processes can be forked and are ended by the kernel with their parent."""
+
+_TRUSTED_S = IDLE_S / 2
+"""Seconds after its last process in which a server is not asked whether it still serves."""
 
 _PING_S = 5.0
 """Seconds that a server may take to answer whether it still serves."""
@@ -139,13 +142,13 @@ def _pair() -> tuple[socket.socket, socket.socket]:
 
 
 def _started(
-    kind: _Shared, start: Callable[..., TiedProcess], *further: str
+    kind: _Shared, start: Callable[..., TiedProcess], idle_s: float | None
 ) -> tuple[socket.socket, TiedProcess]:
-    """The connection to a new server, and its process."""
+    """The connection to a new server, and its process. `idle_s` as in `warm_server.serve`."""
     ours, theirs = _pair()
     with theirs:
         process = start(
-            ["-m", f"{__package__}.warm_server", str(theirs.fileno()), kind.module, *further],
+            ["-m", f"{__package__}.warm_server", str(theirs.fileno()), kind.module, json.dumps(idle_s)],
             deaf=True,
             without=kind.without,
             pass_fds=[theirs.fileno()],
@@ -182,7 +185,7 @@ class _Server(_LentServer):
     """Server of one kind of process."""
 
     def __init__(self, kind: _Shared) -> None:
-        connection, self.process = _started(kind, start_tied)
+        connection, self.process = _started(kind, start_tied, IDLE_S)
         super().__init__(connection)
         # One that ends for lack of work would be a zombie of this process until the next request.
         threading.Thread(target=self.process.wait, name="reaper", daemon=True).start()
@@ -203,7 +206,7 @@ class _Server(_LentServer):
         """Raises OSError for a server that has ended, or that may do so at this moment."""
         if self.process.poll() is not None:
             raise ConnectionError("the server has ended")
-        if time.monotonic() - self._used_s > IDLE_S / 2:
+        if time.monotonic() - self._used_s > _TRUSTED_S:
             self._connection.settimeout(_PING_S)
             self._connection.send(PING)
             if not self._connection.recv(64):
@@ -230,7 +233,7 @@ class Lender:
             found = self._of.get(kind)
             if found is None or found[1].poll() is not None:
                 # Started by this thread, which lasts: forks of a process with other threads may hang.
-                found = self._of[kind] = _started(kind, TiedProcess, LENT)
+                found = self._of[kind] = _started(kind, TiedProcess, None)
             socket.send_fds(fork, [b"."], [found[0].fileno()])
 
     def lend(self) -> None:

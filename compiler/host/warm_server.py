@@ -30,13 +30,11 @@ MESSAGE_BYTES = 1 << 17
 
 PING, PONG = b"ping", b"pong"
 
-LENT = "lent"
-
 STARTED, ENDED = b"started", b"ended"
 """First words of what the channel of a process tells: its id, and its exit status."""
 
 
-def serve(connection: socket.socket, module: str, idle_s: float | None = IDLE_S) -> None:
+def serve(connection: socket.socket, module: str, idle_s: float | None) -> None:
     """Forks a process for each request, until the other end closes the connection or the server is idle.
 
     It is idle after `idle_s` seconds, or never if that is None.
@@ -150,9 +148,9 @@ def _run_module(module: str) -> int:
 
 
 def main(words: Sequence[str]) -> Any:
-    """Entry point: the descriptor of the connection, the module, and LENT if several processes share it."""
-    descriptor, module, *lent = words
-    serve(socket.socket(fileno=int(descriptor)), module, None if lent else IDLE_S)
+    """Entry point: the descriptor of the connection, the module, and the idle seconds as JSON."""
+    descriptor, module, idle_s = words
+    serve(socket.socket(fileno=int(descriptor)), module, json.loads(idle_s))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from foretune.inference.run.result_file import load_result
 from foretune.inference.search.config import OneShotConfig, OneShotConfigError
 from foretune.inference.tune import run
 from support.cpus import multiplies
-from support.template_runs import template_run
+from support.template_runs import UNTUNED, template_run
 from tvm.support.cc import get_cc
 
 pytestmark = pytest.mark.cpu
@@ -30,7 +30,7 @@ def test_a_network_is_tuned_in_bfloat16_by_templates_alone(tmp_path: Path) -> No
     result = run(
         template_run(
             tmp_path,
-            *("lowering.dtype=bfloat16", f"export={library}", "rivals=[]"),
+            *("lowering.dtype=bfloat16", f"export={library}", "rivals=[]", *UNTUNED),
         )
     )
     products = [task for task in result.tasks if task.operator == "conv2d"]

@@ -12,7 +12,7 @@ from foretune.inference.deploy.load import load
 from foretune.inference.tune import run
 from rich.console import Console
 from support.cpus import HERE
-from support.template_runs import template_run
+from support.template_runs import UNTUNED, template_run
 from tvm.support.cc import get_cc
 
 pytestmark = pytest.mark.cpu
@@ -26,7 +26,8 @@ def test_a_network_is_tuned_in_float16_for_an_older_cpu(
 ) -> None:
     monkeypatch.setenv(OLDER_CPU, "haswell")
     library, console = tmp_path / "network.so", Console(record=True, width=200)
-    result = run(template_run(tmp_path, "lowering.dtype=float16", f"export={library}", "rivals=[]"), console)
+    words = ("lowering.dtype=float16", f"export={library}", "rivals=[]")
+    result = run(template_run(tmp_path, *words, *UNTUNED), console)
     assert "FORETUNE_CPU=haswell: programs use the instruction sets of haswell only" in console.export_text()
     assert result.hardware.endswith(" as haswell") and '"mcpu":"haswell"' in result.target
     assert result.outputs_match and result.agreement is not None and result.agreement.top_1 > 0.9

@@ -18,7 +18,7 @@ from foretune.inference.run.result_file import load_result
 from foretune.inference.tune import run
 from rich.console import Console
 from support.cpus import HERE, TYPES, multiplies
-from support.template_runs import template_run
+from support.template_runs import UNTUNED, template_run
 from tvm.support.cc import get_cc
 
 pytestmark = pytest.mark.cpu
@@ -41,7 +41,7 @@ def settings(folder: Path, *overrides: str) -> TuneConfig:
 def test_a_network_is_quantised_and_tuned_beside_rivals_in_int8(tmp_path: Path) -> None:
     pytest.importorskip("openvino")
     library = tmp_path / "network.so"
-    result = run(settings(tmp_path, f"export={library}", "rivals=[onnxruntime,openvino]"))
+    result = run(settings(tmp_path, f"export={library}", "rivals=[onnxruntime,openvino]", *UNTUNED))
     products = [task for task in result.tasks if task.operator == "conv2d"]
     assert products and all(task.candidates_measured == 2 and not task.failures for task in products)
     assert result.outputs_match and result.agreement is not None and result.agreement.top_1 > 0.8

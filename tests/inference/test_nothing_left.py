@@ -42,6 +42,8 @@ def config(folder: Path, **changes: Any) -> TuneConfig:
         "database": folder / "database",
         "checkpoint": None,
         "rivals": [],
+        "timing_repeats": 1,
+        "untuned_limit_s": 1e-9,
         "search": OneShotConfig("evolutionary", processes=1),
         **changes,
     }

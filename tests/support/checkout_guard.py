@@ -19,6 +19,7 @@ _CACHES = {"__pycache__", ".pytest_cache", ".hypothesis", ".mypy_cache", ".ruff_
 _READING = {"open", "os.listdir", "os.scandir"}
 _CHANGING = {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate"}
 _LINKING = {"os.link", "os.symlink"}
+_HEARD = frozenset({*_READING, *_CHANGING, *_LINKING, "subprocess.Popen"})
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -33,28 +34,33 @@ class CheckoutGuard:
         self.seen: list[str] = []
         """Events that were refused."""
         self._on = True
-        sys.addaudithook(self._heard)
+
+        # Python reports each call of `id`, thousands for the settings of one command: most events must cost
+        # little more than a call.
+        def heard(event: str, arguments: tuple[Any, ...]) -> None:
+            if event in _HEARD and self._on:
+                self._check(event, arguments)
+
+        sys.addaudithook(heard)
 
     def stop(self) -> None:
         """Ends the watch; Python keeps audit hooks until its end."""
         self._on = False
 
-    def _heard(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if not self._on:
-            return
+    def _check(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in _READING:
             path = _path(arguments[0])
             if path is not None and (_is_in(path, _OUTPUTS) or (_writes(event, arguments) and _kept(path))):
                 self._refuse(event, path)
-        elif event in _CHANGING | _LINKING:
-            changed = arguments[1:2] if event in _LINKING else arguments[:2]
-            for path in filter(None, map(_path, changed)):
-                if _kept(path):
-                    self._refuse(event, path)
         elif event == "subprocess.Popen":
             path = _path(arguments[2] or Path.cwd())
             if path is not None and _is_in(path, ROOT):
                 self._refuse(f"process {arguments[1]}", path)
+        else:
+            changed = arguments[1:2] if event in _LINKING else arguments[:2]
+            for path in filter(None, map(_path, changed)):
+                if _kept(path):
+                    self._refuse(event, path)
 
     def _refuse(self, event: str, path: str) -> None:
         self.seen.append(f"{event} {path}")

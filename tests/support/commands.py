@@ -1,4 +1,4 @@
-"""Commands of `foretune` in the process of the tests, without the seconds that a new process imports for."""
+"""Commands of `foretune` without the seconds that a new process imports for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,16 @@ import logging
 import os
 
 from foretune.cli import main
+
+from benchmarks.forked_commands import ForkedCommands
+
+from .paths import TESTS
+
+
+def forked_commands(module: str) -> ForkedCommands:
+    """Commands forked from a process that has imported a module, and that measures peaks quickly."""
+    path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return ForkedCommands([module, "support.quick_peaks"], {"PYTHONPATH": path})
 
 
 def status_of(*words: str | os.PathLike[str]) -> int | str | None:

@@ -27,6 +27,14 @@ def ends(process: psutil.Process, within_s: float = 30) -> bool:
     return has_ended(process)
 
 
+def disappears(pid: int, within_s: float = 30) -> bool:
+    """Whether a process ends in time, and its parent collects it."""
+    deadline = time.monotonic() + within_s
+    while psutil.pid_exists(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not psutil.pid_exists(pid)
+
+
 def arguments_of(process: psutil.Process) -> list[str]:
     """The command of a process; empty once it has ended."""
     with suppress(psutil.NoSuchProcess):

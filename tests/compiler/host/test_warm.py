@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 from foretune.compiler.host import warm
 from foretune.compiler.host.warm import start_warm
+from support.killed_workers import disappears, ends
 
 pytestmark = pytest.mark.skipif(not warm.WORKS_HERE, reason="processes are not forked here")
 
@@ -96,8 +96,7 @@ def test_a_killed_process_tells_its_signal_and_a_killed_server_is_replaced(modul
         assert process.poll() == -signal.SIGKILL
         os.kill(server, signal.SIGKILL)
         assert other.wait(10) == -signal.SIGKILL
-        psutil.wait_procs([psutil.Process(other.pid)] if psutil.pid_exists(other.pid) else [], timeout=10)
-        assert not psutil.pid_exists(other.pid)
+        assert disappears(other.pid)
         third = start_warm(module, write, errors, environment={"WAITS": "1"})
         assert psutil.Process(third.pid).ppid() != server
         third.kill_group()
@@ -108,10 +107,7 @@ def test_a_killed_process_tells_its_signal_and_a_killed_server_is_replaced(modul
 def test_a_server_that_ended_leaves_no_zombie(module):
     server = int(told_by(module)[1][0])
     os.kill(server, signal.SIGKILL)
-    deadline = time.monotonic() + 10
-    while psutil.pid_exists(server) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not psutil.pid_exists(server)
+    assert disappears(server)
 
 
 def test_a_process_ends_with_a_killed_parent_even_if_it_is_stopped(module, tmp_path):
@@ -125,12 +121,11 @@ def test_a_process_ends_with_a_killed_parent_even_if_it_is_stopped(module, tmp_p
     child = psutil.Process(int(parent.stdout.readline()))
     parent.kill()
     parent.communicate()
-    psutil.wait_procs([child], timeout=10)
-    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    assert ends(child)
 
 
 def test_an_idle_server_ends_and_the_next_process_starts_another(module, monkeypatch):
-    monkeypatch.setattr(warm, "IDLE_S", 0.0)  # the server is asked whether it still serves
+    monkeypatch.setattr(warm, "_TRUSTED_S", 0.0)  # the server is asked whether it still serves
     (server, *_), (same, *_) = told_by(module)[1], told_by(module)[1]
     assert server == same
     os.kill(int(server), signal.SIGKILL)
@@ -171,17 +166,12 @@ def test_forks_share_the_servers_of_their_lender_and_their_processes_end_with_th
     lines = [parent.stdout.readline().split() for _ in range(5)]
     (server, first), (waits,), (same, second), (waits_too,), (over,) = lines
     assert server == same and first == second == "3" and over == "over"
-    for pid in (waits, waits_too):  # their owners were killed
-        deadline = time.monotonic() + 10
-        while psutil.pid_exists(int(pid)) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert not psutil.pid_exists(int(pid))
+    assert disappears(int(waits)) and disappears(int(waits_too))  # their owners were killed
     serving = psutil.Process(int(server))
     assert serving.is_running()
     parent.kill()
     parent.communicate()
-    psutil.wait_procs([serving], timeout=10)
-    assert not serving.is_running() or serving.status() == psutil.STATUS_ZOMBIE
+    assert ends(serving)
 
 
 def test_without_an_answer_of_its_lender_a_process_starts_its_own_server(module, monkeypatch):

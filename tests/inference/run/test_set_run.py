@@ -17,6 +17,7 @@ from foretune.inference.tune import run
 from rich.console import Console
 from support.results import make_result
 
+EVOLUTION = {"name": "evolutionary", "population_size": 8, "generations": 0}
 SHAPES = [[[1, 8, 6, 6]], [[2, 8, 6, 6]]]
 
 
@@ -31,7 +32,7 @@ def config(folder: Path, **changes):
         "timing_repeats": 1,
         "untuned_limit_s": 1e-9,
         "workers": 1,
-        "search": OneShotConfig("evolutionary", processes=0, rounds=1, top_k=2, reuse="auto"),
+        "search": OneShotConfig(EVOLUTION, processes=0, rounds=1, top_k=2, reuse="auto"),
     }
     return TuneConfig(**{**settings, **changes})
 
@@ -68,7 +69,7 @@ def test_two_shapes_are_one_operator_set_and_a_network_that_fails_is_named(tmp_p
 @pytest.mark.slow
 def test_lengths_of_a_set_are_searched_together_and_the_second_measures_less(tmp_path):
     search = OneShotConfig(
-        "evolutionary",
+        EVOLUTION,
         processes=0,
         rounds=2,
         top_k=8,

@@ -14,14 +14,13 @@ from foretune.inference.run.network_set import NetworkSetError
 from foretune.inference.search.config import OneShotConfig, OneShotConfigError, StopConfig
 from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.strategies.registry import STRATEGIES
-from hydra import compose, initialize_config_module
+from support import composition
 
 PRESETS = sorted(path.stem for path in (Path(foretune.__file__).parent / "conf" / "search").glob("*.yaml"))
 
 
 def composed(*overrides: str) -> TuneConfig:
-    with initialize_config_module("foretune.conf", version_base="1.3"):
-        return from_hydra(compose("tune", overrides=list(overrides)), TuneConfig)
+    return from_hydra(composition.composed("tune", *overrides), TuneConfig)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

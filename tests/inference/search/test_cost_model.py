@@ -22,7 +22,7 @@ from foretune.dataset.features import assembly
 from foretune.dataset.features.assembly import FeatureAssembler
 from foretune.dataset.measure import MeasureConfig, WorkerPool
 from foretune.dataset.sampling.programs import EvolutionaryConfig
-from foretune.inference import OneShotConfig, PretrainedCostModel, prepare_builder
+from foretune.inference import OneShotConfig, PretrainedCostModel
 from foretune.inference.search import cost_model
 from foretune.inference.search.checkpoint_fit import CheckpointFitError
 from foretune.inference.search.config import OneShotConfigError
@@ -251,7 +251,9 @@ def test_stock_tune_tir_takes_the_model(model, tmp_path, monkeypatch):
         num_trials_per_iter=4,
         cost_model=model,
         strategy=ms.search_strategy.EvolutionarySearch(population_size=8, init_min_unmeasured=4),
-        builder=ms.builder.LocalBuilder(max_workers=1, initializer=prepare_builder),
+        builder=DummyBuilder(),  # tests/test_examples.py has those of MetaSchedule
+        runner=DummyRunner(),
+        measure_callbacks=[ms.measure_callback.AddToDatabase(), ms.measure_callback.UpdateCostModel()],
         seed=1,
     )
     assert model.candidates_scored > before

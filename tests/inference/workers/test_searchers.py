@@ -103,7 +103,7 @@ def state_of(pid):
 
 
 def comes_to_stand_still(pid):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while state_of(pid) != "T" and time.monotonic() < deadline:
         time.sleep(0.01)
     return state_of(pid) == "T"
