@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 
 One = TypeVar("One")
 
+_SMALL = 64
+"""Sizes at the lower end of a range of which each is rated."""
+
 MOST_MEMBERS = 6
 """Kernels of a family."""
 
@@ -44,12 +47,11 @@ class Family(Generic[One]):
         return self.members[self.chosen[int(np.searchsorted(self.breakpoints, size, side="right"))]]
 
 
-def sampled_sizes(low: int, high: int, tiles: Sequence[int]) -> list[int]:
-    """Sizes to rate kernels at: a logarithmic grid, and those around the first multiples of each tile."""
-    steps = max(1, math.ceil(8 * math.log2(max(high, 1) / max(low, 1))))
+def sampled_sizes(low: int, high: int) -> list[int]:
+    """Sizes to rate kernels at: all small ones, at which tiles overlap, and a logarithmic grid."""
+    steps = max(1, math.ceil(8 * math.log2(high / low)))
     grid = {round(low * (high / low) ** (step / steps)) for step in range(steps + 1)}
-    near = {tile * times + by for tile in tiles for times in range(1, 9) for by in (-1, 0, 1)}
-    return sorted(size for size in grid | near | {low, high} if low <= size <= high)
+    return sorted(grid | set(range(low, min(high, low + _SMALL) + 1)))
 
 
 def choose(

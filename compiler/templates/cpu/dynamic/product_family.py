@@ -158,12 +158,12 @@ def _family(sizes: _Sizes, width: int, below: int | None, machine: Machine) -> F
 
     def predicted(member: KernelParameters, key: int) -> float:
         size = sizes.at(key)
-        few = size.rows < member.rows or (symbolic and sizes.columns_follow and size.columns < member.columns)
+        narrow = symbolic and sizes.columns_follow and size.columns < member.columns
+        few = size.rows < member.least_rows or narrow
         return math.inf if few else cycles(member, size, machine)
 
-    tiles = sorted({member.rows for member in candidates})
     most = MOST_MEMBERS if below is None else _NARROW
-    return choose(candidates, sampled_sizes(low, high, tiles), predicted, most)
+    return choose(candidates, sampled_sizes(low, high), predicted, most)
 
 
 def _dispatched(task: SymbolicProduct, key: Any, family: Family[KernelParameters], panels: Any) -> Any:

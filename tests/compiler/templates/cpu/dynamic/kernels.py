@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import tvm
 from foretune.compiler.codegen.compilation import compile_module
-from foretune.compiler.templates.cpu.dynamic.families import WithFamilies, with_families
+from foretune.compiler.templates.cpu.dynamic.families import SCHEDULED, WithFamilies, with_families
+from foretune.compiler.templates.cpu.dynamic.kernel_parameters import KernelParameters
+from foretune.compiler.templates.cpu.dynamic.panels import packed_shape, panels_of
+from foretune.compiler.templates.cpu.dynamic.product_kernel import product_kernel
+from foretune.compiler.templates.cpu.dynamic.symbolic_product import Weight, read_symbolic_product
 from numpy.typing import NDArray
 from tvm import relax, te, tirx
 
@@ -41,6 +46,36 @@ def product(left: te.Tensor, right: te.Tensor, *, turned: bool = False) -> te.Te
         return te.sum(left(*at[:-1], k) * right(*batch, *matrix), axis=k)
 
     return te.compute(shape, element, name="matmul")
+
+
+def compiled_members(
+    tensors: Sequence[te.Tensor], weight: Array, members: Sequence[KernelParameters]
+) -> list[Callable[[Array], Array]]:
+    """Functions of the data that multiply it by the weight, one for each kernel of equal width.
+
+    `tensors` are data [rows, depth], weight [depth, columns], and their product.
+    """
+    func = te.create_prim_func(tensors, index_dtype_override="int64")
+    task = read_symbolic_product(func, frozenset({1}))
+    assert task is not None and task.layout is Weight.PACKED
+    width = members[0].width
+    packed = tirx.decl_buffer(packed_shape(task, width), "float32", "packed")
+    params = [task.parameters[0], packed, task.parameters[2]]
+    functions = {
+        f"kernel_{index}": tirx.PrimFunc(params, product_kernel(task, member, packed)).with_attrs(
+            {"global_symbol": f"kernel_{index}", SCHEDULED: True, "s_tir": True}
+        )
+        for index, member in enumerate(members)
+    }
+    module = compile_module(tvm.IRModule(functions), TARGET)
+    panels = tvm.runtime.tensor(panels_of(weight, task, width))
+
+    def run(name: str, data: Array) -> Array:
+        result = tvm.runtime.tensor(np.full((len(data), weight.shape[1]), np.nan, np.float32))
+        module[name](tvm.runtime.tensor(data), panels, result)
+        return np.asarray(result.numpy())
+
+    return [partial(run, name) for name in functions]
 
 
 class Network:
