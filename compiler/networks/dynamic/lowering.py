@@ -78,7 +78,8 @@ def scheduled(
     others, and functions of fixed extents, get plain schedules. Raises SizeRangeError.
     """
     ranges = {symbol.name: (symbol.low, symbol.high) for symbol in dynamic.symbols.values()}
-    made = with_families(mod, ranges, target)
+    counts = {symbol.name: symbol.counts for symbol in dynamic.symbols.values()}
+    made = with_families(mod, ranges, target, counts)
     rest = [
         var.name_hint
         for var, func in made.module.functions_items()

@@ -24,6 +24,7 @@ from ....instruction_sets import registers_of
 from ....targets import traits
 from ....tvm_compat import called_function, relax_bindings
 from ..contraction import variables_of
+from .expected_sizes import Counts, expected_values
 from .nodes import fixed, number, with_values
 from .panels import panels_of
 from .prediction import Machine
@@ -68,7 +69,12 @@ class WithFamilies:
     tasks: tuple[FamilyTask, ...]
 
 
-def with_families(module: tvm.IRModule, ranges: Mapping[str, Range], target: Target) -> WithFamilies:
+def with_families(
+    module: tvm.IRModule,
+    ranges: Mapping[str, Range],
+    target: Target,
+    counts: Mapping[str, Counts] | None = None,
+) -> WithFamilies:
     """The module with a family of kernels for each symbolic task.
 
     Args:
@@ -76,11 +82,12 @@ def with_families(module: tvm.IRModule, ranges: Mapping[str, Range], target: Tar
         ranges: smallest and largest size by name of the symbolic variable of a Relax function. Kernels are
             wrong at other sizes, which the caller has to refuse.
         target: a CPU.
+        counts: how often each size is expected, by name; the kernels are chosen for these above all.
 
     Functions without symbolic extents stay unchanged, as do reshapes, which TVM turns into views. Raises
     SizeRangeError.
     """
-    sites = _call_sites(module, ranges)
+    sites = _call_sites(module, ranges, counts or {})
     machine = _machine(target)
     made: dict[str, _Made] = {}
     for var, func in module.functions_items():
@@ -97,6 +104,8 @@ class _Site:
 
     ranges: Mapping[Any, Range]
     """By symbolic variable of the function."""
+    counts: Mapping[Any, Counts]
+    """How often each size is expected, by those variables of which something is known."""
     constants: frozenset[int]
     """Parameters that are constants at each call."""
 
@@ -121,7 +130,9 @@ def _is_symbolic(func: PrimFunc) -> bool:
     )
 
 
-def _call_sites(module: tvm.IRModule, ranges: Mapping[str, Range]) -> dict[str, _Site]:
+def _call_sites(
+    module: tvm.IRModule, ranges: Mapping[str, Range], counts: Mapping[str, Counts]
+) -> dict[str, _Site]:
     found: dict[str, _Site] = {}
     for relax_func in module.functions.values():
         if not isinstance(relax_func, relax.Function):
@@ -130,12 +141,14 @@ def _call_sites(module: tvm.IRModule, ranges: Mapping[str, Range]) -> dict[str, 
             name = called_function(value)
             if name is None or not isinstance(module[name], PrimFunc):
                 continue
-            site = _site(module[name], value, ranges)
+            site = _site(module[name], value, ranges, counts)
             found[name] = _merged(found[name], site) if name in found else site
     return found
 
 
-def _site(func: PrimFunc, call: relax.Call, ranges: Mapping[str, Range]) -> _Site:
+def _site(
+    func: PrimFunc, call: relax.Call, ranges: Mapping[str, Range], counts: Mapping[str, Counts]
+) -> _Site:
     arguments = list(call.args[1].fields)
     results = list(call.ty_args)
     if len(results) == 1 and isinstance(results[0], relax.TupleType):
@@ -151,7 +164,11 @@ def _site(func: PrimFunc, call: relax.Call, ranges: Mapping[str, Range]) -> _Sit
                 if isinstance(extent, tirx.Var):
                     bound.setdefault(extent, size)
     constants = {index for index, argument in enumerate(arguments) if isinstance(argument, GenericConst)}
-    return _Site({var: _range(size, ranges) for var, size in bound.items()}, frozenset(constants))
+    expected = {
+        var: expected_values(size, counts, lambda one: _range(one, ranges)) for var, size in bound.items()
+    }
+    known = {var: found for var, found in expected.items() if found}
+    return _Site({var: _range(size, ranges) for var, size in bound.items()}, known, frozenset(constants))
 
 
 def _range(size: Any, ranges: Mapping[str, Range]) -> Range:
@@ -178,7 +195,12 @@ def _merged(one: _Site, other: _Site) -> _Site:
         var: (min(low, other.ranges[var][0]), max(high, other.ranges[var][1]))
         for var, (low, high) in one.ranges.items()
     }
-    return _Site(ranges, one.constants & other.constants)
+    counts = {var: dict(found) for var, found in one.counts.items()}
+    for var, found in other.counts.items():
+        known = counts.setdefault(var, {})
+        for size, count in found.items():
+            known[size] = known.get(size, 0.0) + count
+    return _Site(ranges, counts, one.constants & other.constants)
 
 
 def _made(name: str, func: PrimFunc, site: _Site, machine: Machine) -> _Made:
@@ -187,7 +209,8 @@ def _made(name: str, func: PrimFunc, site: _Site, machine: Machine) -> _Made:
 
     product = read_symbolic_product(func, site.constants)
     if product is not None:
-        family = product_family(product, ends, machine)
+        counts = {var.name: found for var, found in site.counts.items()}
+        family = product_family(product, ends, machine, counts)
         params = list(product.parameters)
         if product.layout is Weight.PACKED:
             params[product.parameter or 0] = family.packed

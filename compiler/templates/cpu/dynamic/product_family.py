@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +14,13 @@ from tvm.tirx import IfThenElse
 
 from ..contraction import variables_of
 from .choice import MOST_MEMBERS, Family, choose, sampled_sizes
+from .expected_sizes import Counts, Ends, expected_values
 from .kernel_parameters import KernelParameters
 from .nodes import Places, allocated, fixed, number, sequence, simple, with_values
 from .panels import packed_shape, turned_panels, with_prepared, with_turned
 from .prediction import MOST_PANELS, MOST_ROWS, Machine, ProductSize, cycles, members, panel_width
 from .product_kernel import product_kernel
 from .symbolic_product import SymbolicProduct, Weight
-
-Ends = Callable[[Any], tuple[int, int]]
-"""Smallest and largest value of an expression."""
 
 _POINTS = 33
 """Points of the curve along which all sizes grow together."""
@@ -43,7 +41,7 @@ class FamilyTable:
     chosen: tuple[int, ...]
     """Indices of members, one more than breakpoints."""
     regret_mean: float
-    """Predicted time over the best candidate's, minus 1; mean over sizes on a logarithmic scale."""
+    """Predicted time over the best candidate's, minus 1; mean over sizes, see `size_weights`."""
     regret_worst: float
 
 
@@ -69,9 +67,14 @@ class ProductFamily:
         return (self.width, *places, *(axis.var.name for axis in axes))
 
 
-def product_family(task: SymbolicProduct, ends: Ends, machine: Machine) -> ProductFamily:
-    """The family of a product whose sizes have these ends."""
-    sizes = _Sizes(task, ends)
+def product_family(
+    task: SymbolicProduct, ends: Ends, machine: Machine, counts: Mapping[str, Counts] | None = None
+) -> ProductFamily:
+    """The family of a product whose sizes have these ends.
+
+    `counts` has how often values of a variable are expected, by its name.
+    """
+    sizes = _Sizes(task, ends, counts or {})
     columns = fixed(task.columns)
     widths = _widths(sizes, machine) if columns is None else [panel_width(columns, machine.lanes)]
     packed = None
@@ -111,11 +114,12 @@ def _widths(sizes: _Sizes, machine: Machine) -> list[int]:
 class _Sizes:
     """Extents of a product as functions of one of them."""
 
-    def __init__(self, task: SymbolicProduct, ends: Ends) -> None:
+    def __init__(self, task: SymbolicProduct, ends: Ends, counts: Mapping[str, Counts]) -> None:
         self.task = task
         parts = (task.row_count, task.columns, task.batch_count, task.depth)
         self.key = simple(next((part for part in parts if fixed(part) is None), number(1)))
         self.range, self.rows, self.columns = (ends(one) for one in (self.key, *parts[:2]))
+        self.expected = expected_values(self.key, counts, ends)
         variables = sorted(variables_of([number(part) for part in parts]), key=lambda var: var.name)
         steps = np.linspace(0, 1, _POINTS)
         curve = []
@@ -163,7 +167,8 @@ def _family(sizes: _Sizes, width: int, below: int | None, machine: Machine) -> F
         return math.inf if few else cycles(member, size, machine)
 
     most = MOST_MEMBERS if below is None else _NARROW
-    return choose(candidates, sampled_sizes(low, high), predicted, most)
+    rated = sampled_sizes(low, high, sizes.expected)
+    return choose(candidates, rated, predicted, most, sizes.expected)
 
 
 def _dispatched(task: SymbolicProduct, key: Any, family: Family[KernelParameters], panels: Any) -> Any:

@@ -87,6 +87,7 @@ class Network:
         ranges: Mapping[str, tuple[int, int]],
         constants: Mapping[int, Array] | None = None,
         target: tvm.target.Target = TARGET,
+        counts: Mapping[str, Mapping[int, float]] | None = None,
     ) -> None:
         func = te.create_prim_func(tensors, index_dtype_override="int64")
         constants = constants or {}
@@ -105,7 +106,7 @@ class Network:
             ]
             call = relax.call_tir(var, arguments, relax.TensorType(output.shape, output.dtype))
             builder.emit_func_output(builder.emit(call))
-        self.made: WithFamilies = with_families(builder.get(), ranges, target)
+        self.made: WithFamilies = with_families(builder.get(), ranges, target, counts)
 
     @property
     def kind(self) -> str:
