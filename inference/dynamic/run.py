@@ -34,6 +34,7 @@ from ..deploy.original import Original
 from ..deploy.outputs import OutputFormError
 from ..run.config import TuneConfig
 from ..run.profiling import StageClock
+from .kernel_times import kernel_times
 from .result import PLAIN, DynamicResult, SizeResult
 from .settings import check_dynamic, ignored
 from .sizes import sizes_to_compare
@@ -73,8 +74,8 @@ class DynamicRun:
                 config.network, inputs=dynamic.at(dynamic.traced), seed=config.seed, kwargs=config.kwargs
             )
         fused = to_symbolic_relax(network, dynamic, target, config.lowering, self.watch.stage)
-        with self.watch.stage("choose kernels"):
-            mod, tasks = scheduled(fused, dynamic, target)
+        with self.watch.stage("choose kernels"), kernel_times(config, target, self.console) as times:
+            mod, tasks = scheduled(fused, dynamic, target, times)
         try:
             compiled, sizes = self._compared(network, dynamic, target, mod)
         except DynamicOutputError as error:

@@ -19,6 +19,7 @@ from foretune.inference.dynamic import run as subject
 from foretune.inference.dynamic.result import FILE, PLAIN, DynamicResult
 from foretune.inference.dynamic.settings import check_dynamic
 from foretune.inference.run.config import TuneConfig
+from foretune.inference.search.config import OneShotConfig
 from foretune.inference.tune import run
 from rich.console import Console
 from tvm.support.cc import get_cc
@@ -36,6 +37,7 @@ def config(folder: Path, **changed: Any) -> TuneConfig:
         database=folder / "database",
         inputs=INPUTS,
         export=folder / "block.so",
+        search=OneShotConfig(measure=False, rounds=1, extra_rounds=0),
         **changed,
     )
 

@@ -19,7 +19,7 @@ from .expected_sizes import Counts, frequent, size_weights
 One = TypeVar("One")
 
 _SMALL = 64
-"""Sizes at the lower end of a range of which each is rated."""
+"""All sizes of a range are rated up to its smallest one plus this number."""
 
 MOST_MEMBERS = 6
 """Kernels of a family."""
@@ -41,7 +41,7 @@ class Family(Generic[One]):
     chosen: tuple[int, ...]
     """Indices of members by range of sizes."""
     regret_mean: float
-    """Predicted time over that of the best candidate, minus 1: mean over sizes, see `size_weights`."""
+    """Predicted time over the best candidate's, minus 1; mean over sizes, see `size_weights`."""
     regret_worst: float
 
     def at(self, size: int) -> One:

@@ -77,8 +77,8 @@ def frequent(counts: Counts) -> list[int]:
 def size_weights(sizes: Sequence[int], counts: Counts) -> NDArray[np.float64]:
     """Weight of each of the sizes, which are in order; 1 in sum.
 
-    Most of it is on expected sizes, each of which counts for the nearest one of `sizes` on a logarithmic
-    scale. The rest, or all of it if no size of the range is expected, is spread evenly on that scale.
+    Most of it is on expected sizes, and each counts for the nearest one of `sizes` on a logarithmic scale.
+    The rest, or all of it if no size of the range is expected, is spread evenly on that scale.
     """
     logs = np.log(np.array([sizes[0], *sizes, sizes[-1] + 1], dtype=float))
     spread = (logs[2:] - logs[:-2]) / 2

@@ -14,7 +14,6 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
-from tvm.s_tir.stmt import SBlock, SBlockRealize
 from tvm.target import Target
 from tvm.tirx import PrimFunc
 from tvm.tirx.buffer import is_buffer_var
@@ -25,19 +24,17 @@ from ....targets import traits
 from ....tvm_compat import called_function, relax_bindings
 from ..contraction import variables_of
 from .expected_sizes import Counts, expected_values
-from .nodes import fixed, number, with_values
+from .measured_kernels import Measure
+from .nodes import fixed, number, scheduled_function, with_values
 from .panels import panels_of
 from .prediction import Machine
-from .product_family import FamilyTable, ProductFamily, product_family
+from .product_family import FamilyTable, ProductFamily, parameters, product_family
 from .row_kernel import row_kernel
 from .row_task import read_row_task
 from .symbolic_product import Weight, read_symbolic_product
 
 Range = tuple[int, int]
 """Smallest and largest size."""
-
-SCHEDULED = "tirx.is_scheduled"
-"""Attribute of functions that TVM leaves as they are."""
 
 _DROPPED = ("layout_free_buffers", "op_pattern")
 
@@ -74,6 +71,7 @@ def with_families(
     ranges: Mapping[str, Range],
     target: Target,
     counts: Mapping[str, Counts] | None = None,
+    measure: Measure | None = None,
 ) -> WithFamilies:
     """The module with a family of kernels for each symbolic task.
 
@@ -83,6 +81,7 @@ def with_families(
             wrong at other sizes, which the caller has to refuse.
         target: a CPU.
         counts: how often each size is expected, by name; the kernels are chosen for these above all.
+        measure: times kernels of products at a few sizes, which corrects the predictions.
 
     Functions without symbolic extents stay unchanged, as do reshapes, which TVM turns into views. Raises
     SizeRangeError.
@@ -93,7 +92,7 @@ def with_families(
     for var, func in module.functions_items():
         name = var.name_hint
         if isinstance(func, PrimFunc) and name in sites and _is_symbolic(func):
-            made[name] = _made(name, func, sites[name], machine)
+            made[name] = _made(name, func, sites[name], machine, measure)
     changed = _WithKernels(module, made).module()
     return WithFamilies(changed, tuple(one.task for one in made.values()))
 
@@ -105,7 +104,7 @@ class _Site:
     ranges: Mapping[Any, Range]
     """By symbolic variable of the function."""
     counts: Mapping[Any, Counts]
-    """How often each size is expected, by those variables of which something is known."""
+    """How often each size is expected, by symbolic variable, if that is known."""
     constants: frozenset[int]
     """Parameters that are constants at each call."""
 
@@ -203,17 +202,15 @@ def _merged(one: _Site, other: _Site) -> _Site:
     return _Site(ranges, counts, one.constants & other.constants)
 
 
-def _made(name: str, func: PrimFunc, site: _Site, machine: Machine) -> _Made:
+def _made(name: str, func: PrimFunc, site: _Site, machine: Machine, measure: Measure | None) -> _Made:
     def ends(size: Any) -> Range:
         return _range(size, {var.name: found for var, found in site.ranges.items()})
 
     product = read_symbolic_product(func, site.constants)
     if product is not None:
         counts = {var.name: found for var, found in site.counts.items()}
-        family = product_family(product, ends, machine, counts)
-        params = list(product.parameters)
-        if product.layout is Weight.PACKED:
-            params[product.parameter or 0] = family.packed
+        family = product_family(product, ends, machine, counts, measure)
+        params = parameters(product, family.packed)
         task = FamilyTask(name, "product", str(family.size), family.tables)
         return _Made(_finished(func, params, family.body), task, family)
     rows = read_row_task(func)
@@ -224,12 +221,11 @@ def _made(name: str, func: PrimFunc, site: _Site, machine: Machine) -> _Made:
 
 
 def _finished(func: PrimFunc, params: list[Any], body: Any) -> PrimFunc:
-    # TVM looks for reshapes in functions of Relax, and expects a block around their bodies.
-    made = PrimFunc(params, SBlockRealize([], True, SBlock([], [], [], "root", body)))
+    made = scheduled_function(params, body)
     for key, value in (func.attrs or {}).items():
         if key not in _DROPPED:
             made = made.with_attr(key, value)
-    return made.with_attr(SCHEDULED, True).with_attr("s_tir", True)
+    return made
 
 
 @mutator

@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 import tvm
 from foretune.compiler.codegen.compilation import compile_module
-from foretune.compiler.templates.cpu.dynamic.families import SCHEDULED, WithFamilies, with_families
+from foretune.compiler.templates.cpu.dynamic.families import WithFamilies, with_families
 from foretune.compiler.templates.cpu.dynamic.kernel_parameters import KernelParameters
+from foretune.compiler.templates.cpu.dynamic.measured_kernels import Measure
+from foretune.compiler.templates.cpu.dynamic.nodes import scheduled_function
 from foretune.compiler.templates.cpu.dynamic.panels import packed_shape, panels_of
+from foretune.compiler.templates.cpu.dynamic.product_family import parameters
 from foretune.compiler.templates.cpu.dynamic.product_kernel import product_kernel
 from foretune.compiler.templates.cpu.dynamic.symbolic_product import Weight, read_symbolic_product
 from numpy.typing import NDArray
@@ -60,10 +63,10 @@ def compiled_members(
     assert task is not None and task.layout is Weight.PACKED
     width = members[0].width
     packed = tirx.decl_buffer(packed_shape(task, width), "float32", "packed")
-    params = [task.parameters[0], packed, task.parameters[2]]
+    params = parameters(task, packed)
     functions = {
-        f"kernel_{index}": tirx.PrimFunc(params, product_kernel(task, member, packed)).with_attrs(
-            {"global_symbol": f"kernel_{index}", SCHEDULED: True, "s_tir": True}
+        f"kernel_{index}": scheduled_function(params, product_kernel(task, member, packed)).with_attr(
+            "global_symbol", f"kernel_{index}"
         )
         for index, member in enumerate(members)
     }
@@ -88,6 +91,7 @@ class Network:
         constants: Mapping[int, Array] | None = None,
         target: tvm.target.Target = TARGET,
         counts: Mapping[str, Mapping[int, float]] | None = None,
+        measure: Measure | None = None,
     ) -> None:
         func = te.create_prim_func(tensors, index_dtype_override="int64")
         constants = constants or {}
@@ -106,7 +110,7 @@ class Network:
             ]
             call = relax.call_tir(var, arguments, relax.TensorType(output.shape, output.dtype))
             builder.emit_func_output(builder.emit(call))
-        self.made: WithFamilies = with_families(builder.get(), ranges, target, counts)
+        self.made: WithFamilies = with_families(builder.get(), ranges, target, counts, measure)
 
     @property
     def kind(self) -> str:
