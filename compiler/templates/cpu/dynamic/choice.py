@@ -27,7 +27,7 @@ MOST_MEMBERS = 6
 _WORST = 0.1
 """Weight of the worst regret relative to the mean."""
 
-_MEMBER_SHARE, _BREAKPOINT_SHARE = 0.003, 0.01
+_MEMBER_SHARE, _BREAKPOINT_SHARE = 0.01, 0.01
 """Mean regret that a further kernel has to save, and regret at one size that a breakpoint has to save."""
 
 
