@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -97,7 +98,10 @@ def test_kernels_are_measured_on_this_machine(tmp_path: Path) -> None:
             constants={1: np.zeros((8, 8), np.float32)},
             measure=measure,
         )
-    measured = network.made.tasks[0].tables[0].measured
+    (task,) = network.made.tasks
+    measured = task.tables[0].measured
     assert {one.size for one in measured} == {1, 2}
     assert all(one.seconds > 0 and one.cycles > 0 for one in measured)
     assert str(measure) == f"measured {len(measured)} kernels"
+    (table,) = json.loads(json.dumps(task.as_json()))["tables"]
+    assert [one["size"] for one in table["measured"]] == [one.size for one in measured]
