@@ -92,9 +92,7 @@ class _Kernel:
             ahead = self._ahead(line, across)
 
             def of(height: int, row: Any) -> Any:
-                # Short tiles come last, when the next panels have been fetched.
-                fetched = ahead if height == member.rows else None
-                return _Tile(self, height).statement(values, number(batch), row, panel, fetched)
+                return _Tile(self, height).statement(values, number(batch), row, panel, ahead)
 
             return allocated([places.array], sequence(*computed, self._of_height(line, of)))
 
