@@ -36,6 +36,7 @@ from ..run.config import ALLOW, TuneConfig
 from ..run.profiling import StageClock
 from ..run.reporting import how_to_run
 from .families import PLAIN
+from .kernel_times import kernel_times
 from .outlook import require_cpu
 from .page import write_page
 from .result import DynamicResult, SizeResult
@@ -77,8 +78,8 @@ class DynamicRun:
         if network.module is None:
             dynamic = dynamic.without_values()
         fused = to_symbolic_relax(network, dynamic, target, config.lowering, self.watch.stage)
-        with self.watch.stage("choose kernels"):
-            mod, tasks = scheduled(fused, dynamic, target)
+        with self.watch.stage("choose kernels"), kernel_times(config, target, self.console) as times:
+            mod, tasks = scheduled(fused, dynamic, target, times)
         beyond = None
         if config.beyond == ALLOW:
             with self.watch.stage("code for other sizes"):

@@ -14,7 +14,9 @@ from tvm.target import Target
 from ....errors import UserError
 from ...codegen.plain_schedules import plainly_scheduled
 from ...dynamic.symbols import DynamicShapeError
-from ...templates.cpu.dynamic.families import SCHEDULED, with_families
+from ...templates.cpu.dynamic.families import with_families
+from ...templates.cpu.dynamic.measured_kernels import Measure
+from ...templates.cpu.dynamic.nodes import SCHEDULED
 from ..extraction import NetworkExportError
 from ..importing import torch_import
 from ..importing.onnx_torch.graph_module import OnnxModule
@@ -102,15 +104,17 @@ def _module(network: Network) -> nn.Module:
 
 
 def scheduled(
-    mod: tvm.IRModule, dynamic: DynamicInputs, target: Target
+    mod: tvm.IRModule, dynamic: DynamicInputs, target: Target, measure: Measure | None = None
 ) -> tuple[tvm.IRModule, list[Mapping[str, Any]]]:
     """The module of `to_symbolic_relax` with a schedule for each function, and a description of each task.
 
     Symbolic functions are families of kernels with a choice at run time, where there is such a family. The
-    others, and functions of fixed extents, get plain schedules. Raises SizeRangeError.
+    others, and functions of fixed extents, get plain schedules. `measure` times a few kernels of products;
+    see `with_families`. Raises SizeRangeError.
     """
     ranges = {symbol.name: (symbol.low, symbol.high) for symbol in dynamic.symbols.values()}
-    made = with_families(mod, ranges, target)
+    counts = {symbol.name: symbol.counts for symbol in dynamic.symbols.values()}
+    made = with_families(mod, ranges, target, counts, measure)
     rest = [
         var.name_hint
         for var, func in made.module.functions_items()

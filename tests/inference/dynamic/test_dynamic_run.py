@@ -21,6 +21,7 @@ from foretune.inference.dynamic.families import PLAIN
 from foretune.inference.dynamic.result import FILE, DynamicResult
 from foretune.inference.dynamic.settings import check_dynamic
 from foretune.inference.run.config import TuneConfig
+from foretune.inference.search.config import OneShotConfig
 from foretune.inference.tune import run
 from rich.console import Console
 from support.paths import ROOT
@@ -39,6 +40,7 @@ def config(folder: Path, **changed: Any) -> TuneConfig:
         database=folder / "database",
         inputs=INPUTS,
         export=folder / "block.so",
+        search=OneShotConfig(measure=False, rounds=1, extra_rounds=0),
         **changed,
     )
 

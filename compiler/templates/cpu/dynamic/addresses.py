@@ -142,7 +142,10 @@ class Loads:
 
 
 class TileLoads:
-    """Variables for the first place of each row and panel of a register tile, and loads from there."""
+    """Variables for the first place of each row and panel of a register tile, and loads from there.
+
+    The tile has `height` rows from `row` on, and panels from `panel` on, whose first columns are `starts`.
+    """
 
     def __init__(
         self,
@@ -151,12 +154,13 @@ class TileLoads:
         batches: Mapping[Any, Any],
         batch: Any,
         row: Any,
+        height: int,
         panel: Any,
         starts: Sequence[Any],
     ) -> None:
         task, member = loads.task, loads.member
         self.loads, self._places = loads, places
-        self.rows = [{**batches, **loads.rows.values(row + line)} for line in range(member.rows)]
+        self.rows = [{**batches, **loads.rows.values(row + line)} for line in range(height)]
         self.columns = [{**batches, task.column.var: start} for start in starts]
         if loads.of_weight is None:
             depth = product([axis.dom.extent for axis in task.reduced])

@@ -14,7 +14,12 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .expected_sizes import Counts, frequent, size_weights
+
 One = TypeVar("One")
+
+_SMALL = 64
+"""All sizes of a range are rated up to its smallest one plus this number."""
 
 MOST_MEMBERS = 6
 """Kernels of a family."""
@@ -22,7 +27,7 @@ MOST_MEMBERS = 6
 _WORST = 0.1
 """Weight of the worst regret relative to the mean."""
 
-_MEMBER_SHARE, _BREAKPOINT_SHARE = 0.003, 0.01
+_MEMBER_SHARE, _BREAKPOINT_SHARE = 0.01, 0.01
 """Mean regret that a further kernel has to save, and regret at one size that a breakpoint has to save."""
 
 
@@ -36,7 +41,7 @@ class Family(Generic[One]):
     chosen: tuple[int, ...]
     """Indices of members by range of sizes."""
     regret_mean: float
-    """Predicted time over that of the best candidate, minus 1: mean over sizes on a logarithmic scale."""
+    """Predicted time over the best candidate's, minus 1; mean over sizes, see `size_weights`."""
     regret_worst: float
 
     def at(self, size: int) -> One:
@@ -44,12 +49,12 @@ class Family(Generic[One]):
         return self.members[self.chosen[int(np.searchsorted(self.breakpoints, size, side="right"))]]
 
 
-def sampled_sizes(low: int, high: int, tiles: Sequence[int]) -> list[int]:
-    """Sizes to rate kernels at: a logarithmic grid, and those around the first multiples of each tile."""
-    steps = max(1, math.ceil(8 * math.log2(max(high, 1) / max(low, 1))))
+def sampled_sizes(low: int, high: int, counts: Counts | None = None) -> list[int]:
+    """Sizes to rate kernels at: all small ones, a logarithmic grid, and expected ones, in order."""
+    steps = max(1, math.ceil(8 * math.log2(high / low)))
     grid = {round(low * (high / low) ** (step / steps)) for step in range(steps + 1)}
-    near = {tile * times + by for tile in tiles for times in range(1, 9) for by in (-1, 0, 1)}
-    return sorted(size for size in grid | near | {low, high} if low <= size <= high)
+    expected = {size for size in frequent(counts or {}) if low <= size <= high}
+    return sorted(grid | set(range(low, min(high, low + _SMALL) + 1)) | expected)
 
 
 def choose(
@@ -57,15 +62,16 @@ def choose(
     sizes: Sequence[int],
     predicted: Callable[[One, int], float],
     most: int = MOST_MEMBERS,
+    counts: Counts | None = None,
 ) -> Family[One]:
     """Family of at most `most` candidates whose predicted times are close to the best ones at all sizes.
 
     `predicted` is infinity where a candidate is not right. Some candidate is right at each size, and all are
-    right at larger sizes than one that they are right at.
+    right at larger sizes than one that they are right at. `counts` weighs the sizes, see `size_weights`.
     """
     times = np.array([[predicted(one, size) for size in sizes] for one in candidates])
     regret = times / times.min(axis=0) - 1
-    weights = _weights(sizes)
+    weights = size_weights(sizes, counts or {})
     picked = _picked(regret, weights, most)
     path = _path(regret[picked], weights)
     used = sorted(set(path))
@@ -78,13 +84,6 @@ def choose(
         regret_mean=float(lost @ weights),
         regret_worst=float(lost.max()),
     )
-
-
-def _weights(sizes: Sequence[int]) -> NDArray[np.float64]:
-    """Share of each size on a logarithmic scale."""
-    logs = np.log(np.array([sizes[0], *sizes, sizes[-1] + 1], dtype=float))
-    shares = (logs[2:] - logs[:-2]) / 2
-    return np.asarray(shares / shares.sum())
 
 
 def _picked(regret: NDArray[np.float64], weights: NDArray[np.float64], most: int) -> list[int]:

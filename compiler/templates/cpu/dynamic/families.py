@@ -14,7 +14,6 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
-from tvm.s_tir.stmt import SBlock, SBlockRealize
 from tvm.target import Target
 from tvm.tirx import PrimFunc
 from tvm.tirx.buffer import is_buffer_var
@@ -24,19 +23,18 @@ from ....instruction_sets import registers_of
 from ....targets import traits
 from ....tvm_compat import called_function, relax_bindings
 from ..contraction import variables_of
-from .nodes import fixed, number, with_values
+from .expected_sizes import Counts, expected_values
+from .measured_kernels import Measure
+from .nodes import fixed, number, scheduled_function, with_values
 from .panels import panels_of
 from .prediction import Machine
-from .product_family import FamilyTable, ProductFamily, product_family
+from .product_family import FamilyTable, ProductFamily, parameters, product_family
 from .row_kernel import row_kernel
 from .row_task import read_row_task
 from .symbolic_product import Weight, read_symbolic_product
 
 Range = tuple[int, int]
 """Smallest and largest size."""
-
-SCHEDULED = "tirx.is_scheduled"
-"""Attribute of functions that TVM leaves as they are."""
 
 _DROPPED = ("layout_free_buffers", "op_pattern")
 
@@ -68,7 +66,13 @@ class WithFamilies:
     tasks: tuple[FamilyTask, ...]
 
 
-def with_families(module: tvm.IRModule, ranges: Mapping[str, Range], target: Target) -> WithFamilies:
+def with_families(
+    module: tvm.IRModule,
+    ranges: Mapping[str, Range],
+    target: Target,
+    counts: Mapping[str, Counts] | None = None,
+    measure: Measure | None = None,
+) -> WithFamilies:
     """The module with a family of kernels for each symbolic task.
 
     Args:
@@ -76,17 +80,19 @@ def with_families(module: tvm.IRModule, ranges: Mapping[str, Range], target: Tar
         ranges: smallest and largest size by name of the symbolic variable of a Relax function. Kernels are
             wrong at other sizes, which the caller has to refuse.
         target: a CPU.
+        counts: how often each size is expected, by name; the kernels are chosen for these above all.
+        measure: times kernels of products at a few sizes, which corrects the predictions.
 
     Functions without symbolic extents stay unchanged, as do reshapes, which TVM turns into views. Raises
     SizeRangeError.
     """
-    sites = _call_sites(module, ranges)
+    sites = _call_sites(module, ranges, counts or {})
     machine = _machine(target)
     made: dict[str, _Made] = {}
     for var, func in module.functions_items():
         name = var.name_hint
         if isinstance(func, PrimFunc) and name in sites and _is_symbolic(func):
-            made[name] = _made(name, func, sites[name], machine)
+            made[name] = _made(name, func, sites[name], machine, measure)
     changed = _WithKernels(module, made).module()
     return WithFamilies(changed, tuple(one.task for one in made.values()))
 
@@ -97,6 +103,8 @@ class _Site:
 
     ranges: Mapping[Any, Range]
     """By symbolic variable of the function."""
+    counts: Mapping[Any, Counts]
+    """How often each size is expected, by symbolic variable, if that is known."""
     constants: frozenset[int]
     """Parameters that are constants at each call."""
 
@@ -121,7 +129,9 @@ def _is_symbolic(func: PrimFunc) -> bool:
     )
 
 
-def _call_sites(module: tvm.IRModule, ranges: Mapping[str, Range]) -> dict[str, _Site]:
+def _call_sites(
+    module: tvm.IRModule, ranges: Mapping[str, Range], counts: Mapping[str, Counts]
+) -> dict[str, _Site]:
     found: dict[str, _Site] = {}
     for relax_func in module.functions.values():
         if not isinstance(relax_func, relax.Function):
@@ -130,12 +140,14 @@ def _call_sites(module: tvm.IRModule, ranges: Mapping[str, Range]) -> dict[str, 
             name = called_function(value)
             if name is None or not isinstance(module[name], PrimFunc):
                 continue
-            site = _site(module[name], value, ranges)
+            site = _site(module[name], value, ranges, counts)
             found[name] = _merged(found[name], site) if name in found else site
     return found
 
 
-def _site(func: PrimFunc, call: relax.Call, ranges: Mapping[str, Range]) -> _Site:
+def _site(
+    func: PrimFunc, call: relax.Call, ranges: Mapping[str, Range], counts: Mapping[str, Counts]
+) -> _Site:
     arguments = list(call.args[1].fields)
     results = list(call.ty_args)
     if len(results) == 1 and isinstance(results[0], relax.TupleType):
@@ -151,7 +163,11 @@ def _site(func: PrimFunc, call: relax.Call, ranges: Mapping[str, Range]) -> _Sit
                 if isinstance(extent, tirx.Var):
                     bound.setdefault(extent, size)
     constants = {index for index, argument in enumerate(arguments) if isinstance(argument, GenericConst)}
-    return _Site({var: _range(size, ranges) for var, size in bound.items()}, frozenset(constants))
+    expected = {
+        var: expected_values(size, counts, lambda one: _range(one, ranges)) for var, size in bound.items()
+    }
+    known = {var: found for var, found in expected.items() if found}
+    return _Site({var: _range(size, ranges) for var, size in bound.items()}, known, frozenset(constants))
 
 
 def _range(size: Any, ranges: Mapping[str, Range]) -> Range:
@@ -178,19 +194,23 @@ def _merged(one: _Site, other: _Site) -> _Site:
         var: (min(low, other.ranges[var][0]), max(high, other.ranges[var][1]))
         for var, (low, high) in one.ranges.items()
     }
-    return _Site(ranges, one.constants & other.constants)
+    counts = {var: dict(found) for var, found in one.counts.items()}
+    for var, found in other.counts.items():
+        known = counts.setdefault(var, {})
+        for size, count in found.items():
+            known[size] = known.get(size, 0.0) + count
+    return _Site(ranges, counts, one.constants & other.constants)
 
 
-def _made(name: str, func: PrimFunc, site: _Site, machine: Machine) -> _Made:
+def _made(name: str, func: PrimFunc, site: _Site, machine: Machine, measure: Measure | None) -> _Made:
     def ends(size: Any) -> Range:
         return _range(size, {var.name: found for var, found in site.ranges.items()})
 
     product = read_symbolic_product(func, site.constants)
     if product is not None:
-        family = product_family(product, ends, machine)
-        params = list(product.parameters)
-        if product.layout is Weight.PACKED:
-            params[product.parameter or 0] = family.packed
+        counts = {var.name: found for var, found in site.counts.items()}
+        family = product_family(product, ends, machine, counts, measure)
+        params = parameters(product, family.packed)
         task = FamilyTask(name, "product", str(family.size), family.tables)
         return _Made(_finished(func, params, family.body), task, family)
     rows = read_row_task(func)
@@ -201,12 +221,11 @@ def _made(name: str, func: PrimFunc, site: _Site, machine: Machine) -> _Made:
 
 
 def _finished(func: PrimFunc, params: list[Any], body: Any) -> PrimFunc:
-    # TVM looks for reshapes in functions of Relax, and expects a block around their bodies.
-    made = PrimFunc(params, SBlockRealize([], True, SBlock([], [], [], "root", body)))
+    made = scheduled_function(params, body)
     for key, value in (func.attrs or {}).items():
         if key not in _DROPPED:
             made = made.with_attr(key, value)
-    return made.with_attr(SCHEDULED, True).with_attr("s_tir", True)
+    return made
 
 
 @mutator

@@ -1,18 +1,20 @@
-"""Parameters of one kernel of a family."""
+"""Parameters of one kernel of a family, and the heights of its register tiles."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, order=True)
 class KernelParameters:
-    """One kernel of a family; it is right for all sizes of at least its register tile."""
+    """One kernel of a family; it is right for all sizes of at least its `least_rows` and `columns`."""
 
     width: int
     """Columns of a panel."""
     rows: int
-    """Rows of the register tile."""
+    """Rows of a tall register tile; short ones have one row fewer."""
     panels: int
     """Panels of the register tile."""
     order: str
@@ -22,3 +24,19 @@ class KernelParameters:
     def columns(self) -> int:
         """Columns of the register tile."""
         return self.panels * self.width
+
+    @property
+    def least_rows(self) -> int:
+        """Rows of the shortest register tile."""
+        return max(1, self.rows - 1)
+
+
+def row_tiles(rows: Any, height: int, largest: Callable[[Any, Any], Any] = max) -> tuple[Any, Any]:
+    """Number of tiles that cover all rows, and how many of them are tall: of `height` rows.
+
+    The others are short, of one row fewer. Tall ones come first. All sizes of at least
+    (height - 1) * (height - 2) are covered exactly; at a smaller one the last tile may overlap the one before
+    it. `rows` is a number or an expression, and `largest` its maximum.
+    """
+    count = (rows + (height - 1)) // height
+    return count, largest(rows - count * (height - 1), 0)

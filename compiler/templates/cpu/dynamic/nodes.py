@@ -13,10 +13,14 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 from tvm.ir.expr import TensorLoad
+from tvm.s_tir.stmt import SBlock, SBlockRealize
 from tvm.sym import Analyzer
-from tvm.tirx import AllocBuffer, BufferStore, For, ForKind, IfThenElse, SeqStmt
+from tvm.tirx import AllocBuffer, BufferStore, For, ForKind, IfThenElse, PrimFunc, SeqStmt
 
 from ....operators.shared.tir import substituted
+
+SCHEDULED = "tirx.is_scheduled"
+"""Attribute of functions that TVM does not schedule."""
 
 INDEX = "int64"
 """Data type of sizes and indices, as in functions that Relax calls."""
@@ -179,6 +183,13 @@ def loads_of(node: Any) -> list[TensorLoad]:
 def values_of(axes: Sequence[Any], values: Sequence[Any]) -> dict[Any, Any]:
     """Values by variable of axes."""
     return {axis.var: value for axis, value in zip(axes, values, strict=True)}
+
+
+def scheduled_function(params: Sequence[Any], body: Any) -> PrimFunc:
+    """A function that TVM does not schedule."""
+    # TVM looks for reshapes in functions of Relax, and expects a block around their bodies.
+    func = PrimFunc(list(params), SBlockRealize([], True, SBlock([], [], [], "root", body)))
+    return func.with_attrs({SCHEDULED: True, "s_tir": True})
 
 
 _PLACES = 64

@@ -6,14 +6,17 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..prediction import LATENCY, PER_CYCLE
+from ..prediction import PER_CYCLE
 from ..template import COLUMNS_FIRST, ROWS_FIRST
-from .kernel_parameters import KernelParameters
+from .kernel_parameters import KernelParameters, row_tiles
 
 _TILE_START, _SUM_START = 60, 4
 """Cycles to begin and end a register tile, and for each of its vectors."""
 
-_SECOND, _AHEAD, _FAR = 32, 16, 12
+_LATENCY = 4
+"""Cycles until a multiply-add can add to its result again, since Intel's Skylake and AMD's Zen 3."""
+
+_SECOND, _AHEAD, _FAR = 28, 16, 12
 """Bytes a cycle of weights from the second cache, and from memory beyond it: fetched ahead, and not."""
 
 MOST_ROWS, MOST_PANELS = 30, 8
@@ -68,13 +71,23 @@ def members(width: int, most_rows: int, most_panels: int, machine: Machine) -> I
 
 def cycles(member: KernelParameters, size: ProductSize, machine: Machine) -> float:
     """Predicted cycles of a member at a size that it is right for."""
-    vectors = member.panels * math.ceil(member.width / machine.lanes)
-    sums = member.rows * vectors
-    step = max(sums / PER_CYCLE, (member.rows + vectors) / PER_CYCLE, LATENCY)
-    down = math.ceil(size.rows / member.rows)
+    down, tall = row_tiles(size.rows, member.rows)
     across = math.ceil(math.ceil(size.columns / member.width) / member.panels)
+    tiles = size.batch * down * across
+    heights = [(member.rows, tall), (member.least_rows, down - tall)]
+    cost = sum(count * _tile(member, rows, down, across, size, machine) for rows, count in heights if count)
+    return math.ceil(tiles / machine.cores) * cost / down
+
+
+def _tile(
+    member: KernelParameters, rows: int, down: int, across: int, size: ProductSize, machine: Machine
+) -> float:
+    """Cycles of a register tile of so many rows, if there are `down` of them by `across`."""
+    vectors = member.panels * math.ceil(member.width / machine.lanes)
+    sums = rows * vectors
+    step = max(sums / PER_CYCLE, (rows + vectors) / PER_CYCLE, _LATENCY)
     weight_bytes = 4 * member.columns
-    kept, streamed = 4 * size.depth * member.columns, 4 * size.depth * member.rows
+    kept, streamed = 4 * size.depth * member.columns, 4 * size.depth * rows
     by_columns = member.order == COLUMNS_FIRST
     # Weights stay in the second cache if all fit there, or while rows follow each other.
     if 4 * size.depth * size.columns <= machine.cache_bytes:
@@ -86,6 +99,4 @@ def cycles(member: KernelParameters, size: ProductSize, machine: Machine) -> flo
     step = sum(max(step, load) for load in loads) / len(loads)
     if by_columns and across > 1 and 4 * size.rows * size.depth > machine.cache_bytes:
         step = max(step, streamed / size.depth / _FAR)
-    tile = size.depth * step + _TILE_START + _SUM_START * sums
-    tiles = size.batch * down * across
-    return math.ceil(tiles / machine.cores) * tile
+    return size.depth * step + _TILE_START + _SUM_START * sums

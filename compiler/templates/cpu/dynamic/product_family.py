@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.tirx import IfThenElse
 
 from ..contraction import variables_of
 from .choice import MOST_MEMBERS, Family, choose, sampled_sizes
+from .expected_sizes import Counts, Ends, expected_values
 from .kernel_parameters import KernelParameters
+from .measured_kernels import ANCHORS, Correction, Measure, MeasuredKernel, size_at, with_sizes
 from .nodes import Places, allocated, fixed, number, sequence, simple, with_values
 from .panels import packed_shape, turned_panels, with_prepared, with_turned
 from .prediction import MOST_PANELS, MOST_ROWS, Machine, ProductSize, cycles, members, panel_width
 from .product_kernel import product_kernel
 from .symbolic_product import SymbolicProduct, Weight
 
-Ends = Callable[[Any], tuple[int, int]]
-"""Smallest and largest value of an expression."""
-
 _POINTS = 33
 """Points of the curve along which all sizes grow together."""
 
 _NARROW = 2
 """Kernels for fewer columns than a whole panel."""
+
+_TRIED = 4
+"""Register tiles that are measured at one size."""
+
+_Trial = tuple[KernelParameters, int, Mapping[Any, int]]
+"""Kernel to measure, the size that the tables choose by, and the values of symbolic extents."""
+
+_Time = Callable[[Sequence[_Trial]], Sequence[float | None]]
 
 
 @dataclass(frozen=True)
@@ -43,8 +51,10 @@ class FamilyTable:
     chosen: tuple[int, ...]
     """Indices of members, one more than breakpoints."""
     regret_mean: float
-    """Predicted time over the best candidate's, minus 1; mean over sizes on a logarithmic scale."""
+    """Predicted time over the best candidate's, minus 1; mean over sizes, see `size_weights`."""
     regret_worst: float
+    measured: tuple[MeasuredKernel, ...]
+    """Kernels that were measured, and corrected the predictions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +79,19 @@ class ProductFamily:
         return (self.width, *places, *(axis.var.name for axis in axes))
 
 
-def product_family(task: SymbolicProduct, ends: Ends, machine: Machine) -> ProductFamily:
-    """The family of a product whose sizes have these ends."""
-    sizes = _Sizes(task, ends)
+def product_family(
+    task: SymbolicProduct,
+    ends: Ends,
+    machine: Machine,
+    counts: Mapping[str, Counts] | None = None,
+    measure: Measure | None = None,
+) -> ProductFamily:
+    """The family of a product whose sizes have these ends.
+
+    `counts` has how often values of a variable are expected, by its name. `measure` times a few kernels for
+    at least a whole panel of columns, which corrects the predictions.
+    """
+    sizes = _Sizes(task, ends, counts or {})
     columns = fixed(task.columns)
     widths = _widths(sizes, machine) if columns is None else [panel_width(columns, machine.lanes)]
     packed = None
@@ -80,11 +100,10 @@ def product_family(task: SymbolicProduct, ends: Ends, machine: Machine) -> Produ
     body, tables = None, []
     for width in reversed(widths):
         below = min((other for other in widths if other > width), default=None)
-        family = _family(sizes, width, below, machine)
         panels = turned_panels(task, width) if task.layout is Weight.TURNED else packed
-        part = _dispatched(task, sizes.key, family, panels)
-        if task.layout is Weight.TURNED:
-            part = with_turned(task, panels, width, part)
+        time = None if measure is None or below is not None else _time(task, panels, width, measure)
+        family, measured = _family(sizes, width, below, machine, time)
+        part = _with_panels(task, panels, width, _dispatched(task, sizes.key, family, panels))
         body = part if body is None else IfThenElse(number(task.columns) >= width, part, body)
         least = 1 if columns is not None or width == widths[-1] else width
         tables.append(
@@ -95,9 +114,32 @@ def product_family(task: SymbolicProduct, ends: Ends, machine: Machine) -> Produ
                 family.chosen,
                 round(family.regret_mean, 4),
                 round(family.regret_worst, 4),
+                tuple(measured),
             )
         )
     return ProductFamily(task, widths[0], packed, sizes.key, tuple(tables), with_prepared(task, body))
+
+
+def _with_panels(task: SymbolicProduct, panels: Any, width: int, part: Any) -> Any:
+    """A statement that reads the panels, after the one that fills them if each call does so."""
+    return with_turned(task, panels, width, part) if task.layout is Weight.TURNED else part
+
+
+def _time(task: SymbolicProduct, panels: Any, width: int, measure: Measure) -> _Time:
+    """Function that measures kernels of a task."""
+
+    def module(trial: _Trial) -> tvm.IRModule:
+        member, _, values = trial
+        body = _with_panels(task, panels, width, product_kernel(task, member, panels))
+        return with_sizes(parameters(task, panels), with_prepared(task, body), values)
+
+    return lambda trials: measure([module(trial) for trial in trials])
+
+
+def parameters(task: SymbolicProduct, panels: Any) -> list[Any]:
+    """Parameters of the task's function, with packed panels in place of the weight."""
+    packed = task.parameter if task.layout is Weight.PACKED else None
+    return [panels if index == packed else param for index, param in enumerate(task.parameters)]
 
 
 def _widths(sizes: _Sizes, machine: Machine) -> list[int]:
@@ -111,20 +153,23 @@ def _widths(sizes: _Sizes, machine: Machine) -> list[int]:
 class _Sizes:
     """Extents of a product as functions of one of them."""
 
-    def __init__(self, task: SymbolicProduct, ends: Ends) -> None:
+    def __init__(self, task: SymbolicProduct, ends: Ends, counts: Mapping[str, Counts]) -> None:
         self.task = task
         parts = (task.row_count, task.columns, task.batch_count, task.depth)
         self.key = simple(next((part for part in parts if fixed(part) is None), number(1)))
         self.range, self.rows, self.columns = (ends(one) for one in (self.key, *parts[:2]))
+        self.expected = expected_values(self.key, counts, ends)
         variables = sorted(variables_of([number(part) for part in parts]), key=lambda var: var.name)
-        steps = np.linspace(0, 1, _POINTS)
-        curve = []
-        for step in steps:
-            values = {}
-            for var in variables:
-                low, high = ends(var)
-                values[var] = round(low * (high / low) ** step)
-            curve.append([fixed(with_values(number(part), values)) for part in (self.key, *parts)])
+
+        def values_at(place: float, variables: Sequence[Any]) -> dict[Any, int]:
+            return {var: size_at(*ends(var), place) for var in variables}
+
+        symbols = [*variables, *(var for var in task.symbols if var not in variables)]
+        self.anchors = [values_at(place, symbols) for place in ANCHORS]
+        curve = [
+            [fixed(with_values(number(part), values)) for part in (self.key, *parts)]
+            for values in (values_at(place, variables) for place in np.linspace(0, 1, _POINTS))
+        ]
         self._curve = np.array(curve, dtype=float)
         self._same = [bool(tvm_ffi.structural_equal(self.key, simple(part))) for part in parts]
 
@@ -143,8 +188,14 @@ class _Sizes:
         return self._same[1]
 
 
-def _family(sizes: _Sizes, width: int, below: int | None, machine: Machine) -> Family[KernelParameters]:
-    """The family for panels of one width, for fewer columns than `below` panels are for."""
+def _family(
+    sizes: _Sizes, width: int, below: int | None, machine: Machine, time: _Time | None
+) -> tuple[Family[KernelParameters], list[MeasuredKernel]]:
+    """The family for panels of one width, and measured kernels.
+
+    It is for fewer columns than panels of width `below` are for. `time` measures kernels that correct the
+    predictions.
+    """
     low, high = sizes.range
     if sizes.columns_follow:
         low, high = max(low, width), high if below is None else min(high, below - 1)
@@ -158,12 +209,42 @@ def _family(sizes: _Sizes, width: int, below: int | None, machine: Machine) -> F
 
     def predicted(member: KernelParameters, key: int) -> float:
         size = sizes.at(key)
-        few = size.rows < member.rows or (symbolic and sizes.columns_follow and size.columns < member.columns)
+        narrow = symbolic and sizes.columns_follow and size.columns < member.columns
+        few = size.rows < member.least_rows or narrow
         return math.inf if few else cycles(member, size, machine)
 
-    tiles = sorted({member.rows for member in candidates})
     most = MOST_MEMBERS if below is None else _NARROW
-    return choose(candidates, sampled_sizes(low, high, tiles), predicted, most)
+    rated = sampled_sizes(low, high, sizes.expected)
+    measured = []
+    if time is not None:
+        trials = _trials(candidates, predicted, sizes)
+        measured = [
+            MeasuredKernel(member, key, predicted(member, key), seconds)
+            for (member, key, _), seconds in zip(trials, time(trials), strict=True)
+            if seconds is not None
+        ]
+    correction = Correction(measured)
+
+    def corrected(member: KernelParameters, key: int) -> float:
+        return predicted(member, key) * correction.factor(member, key)
+
+    return choose(candidates, rated, corrected, most, sizes.expected), measured
+
+
+def _trials(
+    candidates: Sequence[KernelParameters], predicted: Callable[[KernelParameters, int], float], sizes: _Sizes
+) -> list[_Trial]:
+    """Kernels to measure: those predicted fastest at each anchor, and of each register tile one order."""
+    found: dict[tuple[KernelParameters, int], _Trial] = {}
+    for values in sizes.anchors:
+        key = fixed(with_values(sizes.key, values))
+        assert key is not None
+        tiles: dict[tuple[int, int], KernelParameters] = {}
+        for member in sorted(candidates, key=lambda one: predicted(one, key)):
+            if len(tiles) < _TRIED and math.isfinite(predicted(member, key)):
+                tiles.setdefault((member.rows, member.panels), member)
+        found |= {(member, key): (member, key, values) for member in tiles.values()}
+    return list(found.values())
 
 
 def _dispatched(task: SymbolicProduct, key: Any, family: Family[KernelParameters], panels: Any) -> Any:

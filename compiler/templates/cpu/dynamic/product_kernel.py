@@ -1,4 +1,6 @@
-"""Kernel of a product of symbolic extents: register tiles whose last one overlaps the one before it.
+"""Kernel of a product of symbolic extents, in register tiles of two heights.
+
+Tall tiles and ones of one row fewer cover all rows, in nearly all sizes without computing a row twice.
 
 Weights lie in panels of columns, which all members of a family read. The panel at the end of the columns
 overlaps the one before it, too, so that each vector is whole.
@@ -7,7 +9,7 @@ overlaps the one before it, too, so that each vector is whole.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +20,7 @@ from tvm.tirx import DeclBuffer, IfThenElse
 from ....codegen.prefetching import LINE_BYTES, prefetch
 from ..template import COLUMNS_FIRST
 from .addresses import Loads, TileLoads
-from .kernel_parameters import KernelParameters
+from .kernel_parameters import KernelParameters, row_tiles
 from .nodes import (
     Places,
     allocated,
@@ -64,8 +66,7 @@ class _Kernel:
         self.task, self.member, self.panels = task, member, panels
         self.loads = Loads(task, member, panels)
         self.rows = self.loads.rows
-        tile = (member.rows, member.panels, member.width)
-        self.sums, self.kept = (local(tile, task.dtype, name) for name in ("sums", "kept"))
+        self.down, self.tall = map(simple, row_tiles(task.row_count, member.rows, tirx.max))
 
     def statement(self) -> Any:
         tiles = self._tiles()  # makes the views
@@ -73,8 +74,8 @@ class _Kernel:
         return sequence(*views, tiles)
 
     def _tiles(self) -> Any:
-        task, member = self.task, self.member
-        down, along = ceildiv(task.row_count, member.rows), ceildiv(self.loads.across, member.panels)
+        task, member, down = self.task, self.member, self.down
+        along = ceildiv(self.loads.across, member.panels)
 
         def tile(at: Any) -> Any:
             tiles = product([down, along])
@@ -85,17 +86,26 @@ class _Kernel:
                 line, across = rest // along, rest % along
             batches = split_index(number(batch), [axis.dom.extent for axis in task.batch])
             places = Places()
-            row, panel = (
-                tile_start(line, member.rows, task.row_count),
-                tile_start(across, member.panels, self.loads.across),
-            )
-            computed, (row, panel, line, *batches) = places.kept([row, panel, line, *batches])
-            kept = [self.kept] if task.epilogue else []
+            panel = tile_start(across, member.panels, self.loads.across)
+            computed, (panel, line, *batches) = places.kept([panel, line, *batches])
             values = values_of(task.batch, batches)
-            body = self._tile(places, values, number(batch), row, panel, self._ahead(line, across))
-            return allocated([places.array, self.sums, *kept], sequence(*computed, body))
+            ahead = self._ahead(line, across)
+
+            def of(height: int, row: Any) -> Any:
+                return _Tile(self, height).statement(values, number(batch), row, panel, ahead)
+
+            return allocated([places.array], sequence(*computed, self._of_height(line, of)))
 
         return parallel("tile", product([task.batch_count, along, down]), tile)
+
+    def _of_height(self, line: Any, of: Callable[[int, Any], Any]) -> Any:
+        """The statement that `of` makes of the height and the first row of a tile."""
+        rows, height, least = self.task.row_count, self.member.rows, self.member.least_rows
+        tall = of(height, simple(line * height))
+        if height == 1 or fixed(rows % height) == 0:
+            return tall
+        start = tirx.min(line * least + self.tall, rows - least)
+        return IfThenElse(line < self.tall, tall, of(least, simple(start)))
 
     def _ahead(self, line: Any, across: Any) -> Any:
         """Number of the pass over the current panels, and what makes the statement that fetches a share of
@@ -116,65 +126,85 @@ class _Kernel:
 
         return line, statement
 
-    def _fetching(self, added: Any, line: Any, ahead: Any) -> Any:
-        """The reduction, which fetches the next panels in its first passes over the current ones."""
-        first, others = (_reduction(self.task, added, one) for one in (ahead, None))
-        return IfThenElse(line < number(_PASSES), first, others)
 
-    def _tile(
-        self, kept: Places, batches: Mapping[Any, Any], batch: Any, row: Any, panel: Any, ahead: Any
-    ) -> Any:
-        task, member = self.task, self.member
-        columns, starts = kept.kept(
+class _Tile:
+    """One register tile of a kernel."""
+
+    def __init__(self, kernel: _Kernel, height: int) -> None:
+        self.kernel, self.task, self.member, self.height = kernel, kernel.task, kernel.member, height
+        shape = (height, self.member.panels, self.member.width)
+        self.sums, self.kept = (local(shape, self.task.dtype, name) for name in ("sums", "kept"))
+
+    def statement(self, batches: Mapping[Any, Any], batch: Any, row: Any, panel: Any, ahead: Any) -> Any:
+        """Statement that computes the tile of these first rows and panels; `ahead` is of `_Kernel._ahead`."""
+        task, member, places = self.task, self.member, Places()
+        given, (row,) = places.kept([row])
+        columns, starts = places.kept(
             [tile_start(simple(panel + at), member.width, task.columns) for at in range(member.panels)]
         )
-        tile = TileLoads(self.loads, kept, batches, batch, row, panel, starts)
-        places = [(line, at) for line in range(member.rows) for at in range(member.panels)]
-
-        def in_order(statement: Any) -> Any:
-            return sequence(*(vector(member.width, partial(statement, line, at)) for line, at in places))
+        loads = TileLoads(self.kernel.loads, places, batches, batch, row, self.height, panel, starts)
 
         def zero(line: int, at: int, lane: Any) -> Any:
             return store(self.sums, tirx.const(0, task.dtype), [line, at, lane])
 
         def added(depths: Mapping[Any, Any]) -> Any:
-            steps, term = tile.at(depths)
+            steps, term = loads.at(depths)
 
             def statement(line: int, at: int, lane: Any) -> Any:
-                sums = tirx.BufferLoad(self.sums, [number(line), number(at), lane])
-                return store(self.sums, sums + term(line, at, lane), [line, at, lane])
+                total = self._sum(line, at, lane) + term(line, at, lane)
+                return store(self.sums, total, [line, at, lane])
 
-            return sequence(*steps, in_order(statement))
+            return sequence(*steps, self._in_order(statement))
 
-        return sequence(
+        arrays = [places.array, self.sums, *([self.kept] if task.epilogue else [])]
+        body = sequence(
+            *given,
             *columns,
-            *tile.starts,
-            in_order(zero),
+            *loads.starts,
+            self._in_order(zero),
             _reduction(task, added, None) if ahead is None else self._fetching(added, *ahead),
-            self._stored(batches, row, starts, in_order),
+            self._stored(batches, row, starts),
         )
+        return allocated(arrays, body)
 
-    def _stored(self, batches: Mapping[Any, Any], row: Any, starts: Sequence[Any], in_order: Any) -> Any:
+    def _sum(self, line: int, at: int, lane: Any) -> Any:
+        return tirx.BufferLoad(self.sums, [number(line), number(at), lane])
+
+    def _in_order(self, statement: Callable[[int, int, Any], Any]) -> Any:
+        """The statement for all vectors of the tile."""
+        width = self.member.width
+        places = [(line, at) for line in range(self.height) for at in range(self.member.panels)]
+        return sequence(*(vector(width, partial(statement, line, at)) for line, at in places))
+
+    def _fetching(self, added: Any, line: Any, ahead: Any) -> Any:
+        """The reduction, which fetches the next panels in its first passes over the current ones.
+
+        A single pass streams its weights without that.
+        """
+        first, others = (_reduction(self.task, added, one) for one in (ahead, None))
+        passes = tirx.Select(self.kernel.down > 1, number(_PASSES), number(0))
+        return IfThenElse(line < passes, first, others)
+
+    def _stored(self, batches: Mapping[Any, Any], row: Any, starts: Sequence[Any]) -> Any:
         """Writes the output. An epilogue reads the sums from the stack, in loops that keep its code short."""
-        task, member = self.task, self.member
+        task = self.task
         if task.epilogue is None:
             target = [at.min for at in task.anchor.writes[0].region]
 
             def plain(line: int, at: int, lane: Any) -> Any:
-                sums = tirx.BufferLoad(self.sums, [number(line), number(at), lane])
-                return self._store(task.sums, sums, target, batches, row + line, starts[at] + lane, task)
+                sums = self._sum(line, at, lane)
+                return self._store(task.sums, sums, target, batches, row + line, starts[at] + lane)
 
-            return in_order(plain)
+            return self._in_order(plain)
 
         def kept(line: int, at: int, lane: Any) -> Any:
-            sums = tirx.BufferLoad(self.sums, [number(line), number(at), lane])
-            return store(self.kept, sums, [line, at, lane])
+            return store(self.kept, self._sum(line, at, lane), [line, at, lane])
 
         return sequence(
-            in_order(kept),
+            self._in_order(kept),
             loop(
                 "line",
-                member.rows,
+                self.height,
                 lambda line: sequence(
                     *(self._epilogue(batches, row + line, line, at, start) for at, start in enumerate(starts))
                 ),
@@ -192,7 +222,7 @@ class _Kernel:
         def lane_of(lane: Any) -> Any:
             sums = tirx.BufferLoad(self.kept, [number(line), number(at), lane])
             result = with_loads(value, lambda load: sums if load.source.same_as(task.sums) else load)
-            return self._store(block.writes[0].source, result, target, batches, row, start + lane, task)
+            return self._store(block.writes[0].source, result, target, batches, row, start + lane)
 
         return vector(self.member.width, lane_of)
 
@@ -204,13 +234,12 @@ class _Kernel:
         batches: Mapping[Any, Any],
         row: Any,
         column: Any,
-        task: SymbolicProduct,
     ) -> Any:
-        place = self.rows.flat(tirx.BufferLoad(buffer, list(target)))
-        value = self.rows.flat(value)
-        values = {**batches, **self.rows.values(row), task.column.var: column}
+        rows = self.kernel.rows
+        place = rows.flat(tirx.BufferLoad(buffer, list(target)))
+        values = {**batches, **rows.values(row), self.task.column.var: column}
         place = with_values(place, values)
-        return store(place.source, with_values(value, values), place.indices)
+        return store(place.source, with_values(rows.flat(value), values), place.indices)
 
 
 def _steps(task: SymbolicProduct) -> tuple[Any, int]:

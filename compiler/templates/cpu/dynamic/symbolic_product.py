@@ -12,6 +12,7 @@ from tvm.ir.expr import TensorLoad
 from tvm.s_tir.schedule import Schedule, ScheduleError
 from tvm.s_tir.stmt import SBlock
 from tvm.tirx import IterVar, PrimFunc
+from tvm.tirx.buffer import is_buffer_var
 
 from ..contraction import blocks_of, is_elementwise, is_product, only_copies, reduces, variables_of
 from ..stages import inline_blocks
@@ -70,6 +71,12 @@ class SymbolicProduct:
     def depth(self) -> Any:
         """Terms of each sum."""
         return product([axis.dom.extent for axis in self.reduced])
+
+    @property
+    def symbols(self) -> list[Any]:
+        """Variables that are extents of parameters."""
+        shapes = [param.shape for param in self.parameters if is_buffer_var(param)]
+        return list({extent for shape in shapes for extent in shape if isinstance(extent, tirx.Var)})
 
     @property
     def sums(self) -> Any:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import tvm
 from foretune.compiler.codegen.compilation import compile_module
 from foretune.compiler.templates.cpu.dynamic.families import WithFamilies, with_families
+from foretune.compiler.templates.cpu.dynamic.kernel_parameters import KernelParameters
+from foretune.compiler.templates.cpu.dynamic.measured_kernels import Measure
+from foretune.compiler.templates.cpu.dynamic.nodes import scheduled_function
+from foretune.compiler.templates.cpu.dynamic.panels import packed_shape, panels_of
+from foretune.compiler.templates.cpu.dynamic.product_family import parameters
+from foretune.compiler.templates.cpu.dynamic.product_kernel import product_kernel
+from foretune.compiler.templates.cpu.dynamic.symbolic_product import Weight, read_symbolic_product
 from numpy.typing import NDArray
 from tvm import relax, te, tirx
 
@@ -43,6 +51,36 @@ def product(left: te.Tensor, right: te.Tensor, *, turned: bool = False) -> te.Te
     return te.compute(shape, element, name="matmul")
 
 
+def compiled_members(
+    tensors: Sequence[te.Tensor], weight: Array, members: Sequence[KernelParameters]
+) -> list[Callable[[Array], Array]]:
+    """Functions of the data that multiply it by the weight, one for each kernel of equal width.
+
+    `tensors` are data [rows, depth], weight [depth, columns], and their product.
+    """
+    func = te.create_prim_func(tensors, index_dtype_override="int64")
+    task = read_symbolic_product(func, frozenset({1}))
+    assert task is not None and task.layout is Weight.PACKED
+    width = members[0].width
+    packed = tirx.decl_buffer(packed_shape(task, width), "float32", "packed")
+    params = parameters(task, packed)
+    functions = {
+        f"kernel_{index}": scheduled_function(params, product_kernel(task, member, packed)).with_attr(
+            "global_symbol", f"kernel_{index}"
+        )
+        for index, member in enumerate(members)
+    }
+    module = compile_module(tvm.IRModule(functions), TARGET)
+    panels = tvm.runtime.tensor(panels_of(weight, task, width))
+
+    def run(name: str, data: Array) -> Array:
+        result = tvm.runtime.tensor(np.full((len(data), weight.shape[1]), np.nan, np.float32))
+        module[name](tvm.runtime.tensor(data), panels, result)
+        return np.asarray(result.numpy())
+
+    return [partial(run, name) for name in functions]
+
+
 class Network:
     """A Relax function that calls one symbolic function, with kernels for all its sizes."""
 
@@ -52,6 +90,8 @@ class Network:
         ranges: Mapping[str, tuple[int, int]],
         constants: Mapping[int, Array] | None = None,
         target: tvm.target.Target = TARGET,
+        counts: Mapping[str, Mapping[int, float]] | None = None,
+        measure: Measure | None = None,
     ) -> None:
         func = te.create_prim_func(tensors, index_dtype_override="int64")
         constants = constants or {}
@@ -70,7 +110,7 @@ class Network:
             ]
             call = relax.call_tir(var, arguments, relax.TensorType(output.shape, output.dtype))
             builder.emit_func_output(builder.emit(call))
-        self.made: WithFamilies = with_families(builder.get(), ranges, target)
+        self.made: WithFamilies = with_families(builder.get(), ranges, target, counts, measure)
 
     @property
     def kind(self) -> str:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 from foretune.compiler.templates.cpu.dynamic.choice import choose, sampled_sizes
-from foretune.compiler.templates.cpu.dynamic.kernel_parameters import KernelParameters
+from foretune.compiler.templates.cpu.dynamic.kernel_parameters import KernelParameters, row_tiles
 from foretune.compiler.templates.cpu.dynamic.prediction import (
     Machine,
     ProductSize,
@@ -57,14 +57,13 @@ def test_a_kernel_runs_at_no_size_that_it_is_wrong_for() -> None:
     assert [family.at(size) for size in (1, 2, 3, 4, 19)] == [1, 1, 1, 4, 4]
 
 
-def test_sizes_surround_multiples_of_tiles() -> None:
-    sizes = sampled_sizes(1, 512, [6])
-    assert {1, 5, 6, 7, 11, 12, 13, 47, 48, 49, 512} <= set(sizes)
+def test_all_small_sizes_are_rated_and_large_ones_by_octave() -> None:
+    sizes = sampled_sizes(1, 512)
     assert sizes == sorted(set(sizes))
-    assert min(sizes) == 1
-    assert max(sizes) == 512
-    assert len(sizes) < 120
-    assert sampled_sizes(7, 7, [6]) == [7]
+    assert sizes[:65] == list(range(1, 66))
+    assert sizes[-1] == 512
+    assert sum(size > 256 for size in sizes) == 8
+    assert sampled_sizes(7, 7) == [7]
 
 
 @pytest.mark.parametrize(("columns", "width"), [(1, 1), (3, 2), (7, 4), (8, 8), (9, 8), (768, 8)])
@@ -87,10 +86,26 @@ def test_cycles_of_a_product_that_fills_its_tiles() -> None:
     assert cycles(member, size, Machine(8, 16, cores=3)) == 2 * (64 * 6 + 60 + 4 * 12)
 
 
-def test_one_row_more_costs_a_tile() -> None:
+def test_one_row_more_makes_three_tiles_of_five_rows() -> None:
+    """15 rows are computed for 13: 10 multiply-adds take 5 cycles."""
     member = KernelParameters(8, 6, 2, COLUMNS_FIRST)
-    whole, more = (cycles(member, ProductSize(1, rows, 32, 64), AVX2) for rows in (12, 13))
-    assert more / whole == 3 / 2
+    assert cycles(member, ProductSize(1, 13, 32, 64), AVX2) == 6 * (64 * 5 + 60 + 4 * 10)
+
+
+def test_tiles_of_two_heights_share_the_cost() -> None:
+    """17 rows are two tiles of 6 and one of 5."""
+    member = KernelParameters(8, 6, 2, COLUMNS_FIRST)
+    assert cycles(member, ProductSize(1, 17, 16, 64), AVX2) == 2 * (64 * 6 + 108) + (64 * 5 + 100)
+
+
+@pytest.mark.parametrize("height", range(1, 15))
+def test_tiles_cover_all_rows_and_few_twice(height: int) -> None:
+    for rows in range(max(1, height - 1), 101):
+        count, tall = row_tiles(rows, height)
+        assert 0 <= tall <= count == math.ceil(rows / height)
+        computed = tall * height + (count - tall) * (height - 1)
+        assert computed >= rows
+        assert computed == rows or (tall == 0 and rows < (height - 1) * (height - 2))
 
 
 def test_one_pass_streams_weights_from_far() -> None:

@@ -11,9 +11,19 @@ import pytest
 import torch
 from foretune.compiler.operators.shared.epilogue import fuse
 from foretune.compiler.templates.cpu.dynamic.families import SizeRangeError
+from foretune.compiler.templates.cpu.dynamic.kernel_parameters import KernelParameters
+from foretune.compiler.templates.cpu.template import COLUMNS_FIRST, ROWS_FIRST
 from tvm import te, tirx, topi
 
-from tests.compiler.templates.cpu.dynamic.kernels import TARGET, Array, Network, product, symbol, tensor
+from tests.compiler.templates.cpu.dynamic.kernels import (
+    TARGET,
+    Array,
+    Network,
+    compiled_members,
+    product,
+    symbol,
+    tensor,
+)
 from tests.support.cpus import require
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17, 23, 24, 25, 31, 33, 47, 64)
@@ -40,6 +50,22 @@ def softmax(x: Array) -> Array:
 
 def close(result: Array, wanted: Array) -> None:
     np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_each_kernel_is_right_at_all_sizes() -> None:
+    """Tiles of two heights cover all rows; panels of 11 columns overlap."""
+    members = [
+        KernelParameters(4, height, panels, order)
+        for height, panels in ((1, 3), (2, 2), (3, 1), (4, 2), (6, 2), (9, 1))
+        for order in (COLUMNS_FIRST, ROWS_FIRST)
+    ]
+    data, weight = tensor("data", symbol("rows"), 3), tensor("weight", 3, 11)
+    values = random(3, 11)
+    kernels = compiled_members([data, weight, product(data, weight)], values, members)
+    for member, run in zip(members, kernels, strict=True):
+        for rows in range(member.least_rows, 101):
+            x = random(rows, 3)
+            close(run(x), x @ values)
 
 
 @pytest.mark.parametrize("columns", [40, 13, 3, 1])
