@@ -128,7 +128,10 @@ def test_a_wrong_kernel_gives_way_to_plain_schedules(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"anytime": True}, "anytime=true: dynamic shapes do not support it yet; leave it out"),
+        (
+            {"anytime": True, "search": OneShotConfig()},
+            "anytime=true: dynamic shapes do not support it yet; leave it out",
+        ),
         ({"latency_target_s": 1.0}, "latency_target_s=1.0: dynamic shapes do not support it yet"),
         ({"check_inputs": Path("x.npz")}, "check_inputs=x.npz: dynamic shapes do not support it yet"),
         (
