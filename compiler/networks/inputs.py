@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
+from ..dynamic.symbols import is_extent
 
 InputSpec = Sequence[int] | Mapping[str, Any]
 """A shape, `[1, 3, 224, 224]` (float32), or `{"shape": [1, 128], "dtype": "int64", "high": 30522}`, or a
@@ -121,7 +122,8 @@ def _random_array(spec: InputSpec, position: int, rng: np.random.Generator) -> N
             f'{field}: give a shape, or {{"shape": [1, 128], "dtype": "int64", "high": 100}}, or a constant '
             'as {"value": 16000}'
         )
-    if texts := [extent for extent in shape if isinstance(extent, str)]:
+    texts = [extent for extent in shape if isinstance(extent, str)]
+    if texts and (is_extent(texts[0]) or "=" in texts[0]):
         raise BadInputShapeError(
             f"{field}: {texts[0]} is an extent of dynamic shapes, which only foretune tune and foretune "
             "inspect take; give a number"
