@@ -91,8 +91,7 @@ class TreeOrder(Precedence):
             if not search.busy and self.parent(name) != ROOT and self._is_helpless(search):
                 self.send_back(search)
         if math.isfinite(self._rules.limits.heavy_share):
-            calling = sum(bool(search.task.weight) for search in self._searches)
-            evens = max(self._rules.limits.heavy_share * calling, HEAVY_EVENS)
+            evens = max(self._heavy_evens, HEAVY_EVENS)
             self._heavy_s = evens * self.even_s(self._searches) or math.inf
         self._children = {}
         for name, search in self._by_name.items():
@@ -212,8 +211,14 @@ class TreeOrder(Precedence):
 
     def deserves_more(self, search: TaskSearch) -> bool:
         """See Precedence: the task's own share of the network's latency decides; see SourceLimits."""
-        least_s = self._rules.limits.own_share * rounds_had(search) * self.even_s(self._searches)
-        return search.stake_s >= least_s
+        evens = min(self._rules.limits.own_share * rounds_had(search), self._heavy_evens)
+        return search.stake_s >= evens * self.even_s(self._searches)
+
+    @property
+    def _heavy_evens(self) -> float:
+        """The share of the network's latency at which a task becomes heavy, in even shares."""
+        calling = sum(bool(search.task.weight) for search in self._searches)
+        return self._rules.limits.heavy_share * calling
 
     def spent_in_vain(self, search: TaskSearch) -> Spent:
         """See Precedence."""

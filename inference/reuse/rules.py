@@ -52,7 +52,7 @@ class SourceLimits:
     """Whether the first round of a task without a parent measures only its templates, if it has some."""
     own_share: float = 0.0
     """Share of the network's latency, in even shares, that a task needs for each round that it had, without
-    the tasks that wait for it; 0 sets no limit."""
+    the tasks that wait for it; `heavy_share` is always enough, and 0 sets no limit."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from foretune.compiler.dynamic.symbols import DynamicShapeError
 from foretune.inference.dynamic.outlook import DynamicOutlook
 from foretune.inference.inspect import InspectConfig, InspectConfigError, run_dynamic
 from foretune.inference.run.config import TuneConfig
+from foretune.inference.search.config import OneShotConfig
 from foretune.inference.tune import run as tune
 from rich.console import Console
 from tvm.support.cc import get_cc
@@ -34,6 +35,7 @@ def test_a_library_has_the_kernels_that_the_outlook_of_its_network_names(tmp_pat
 
     library = tmp_path / "net.so"
     settings = {**LINEAR, **shapes, "database": tmp_path / "database", "output": tmp_path / "report"}
+    settings["search"] = OneShotConfig(measure=False, rounds=1, extra_rounds=0)
     tune(TuneConfig(**settings, export=library), Console(quiet=True))
     after, printed = inspected(tmp_path, network=str(library), kwargs=None)
     assert "input input: float32 [n, 16]" in printed and "output output_0: float32 [n, 24]" in printed

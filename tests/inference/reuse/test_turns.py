@@ -136,12 +136,12 @@ def test_a_source_of_a_small_share_of_its_own_may_end_early(own_share, rounds):
     assert searcher.searched.count("b") == 1 and all(result.tuned_latency_s for result in results)
 
 
-@pytest.mark.parametrize(("own_share", "rounds"), [(0.0, 3), (1.5, 2)])
-def test_a_heavy_child_may_end_early(own_share, rounds):
-    """b takes 10 ms of 11 ms in three tasks: less than twice 1.5 even shares."""
+@pytest.mark.parametrize(("heavy_share", "rounds"), [(0.1, 3), (0.95, 2)])
+def test_a_heavy_child_is_searched_in_all_rounds(heavy_share, rounds):
+    """b takes 10 ms of 11 ms in three tasks: 2.7 even shares, and it needs twice 1.5 unless it is heavy."""
     searcher = Network(a=0.0005, b=0.010, c=0.0005)
-    heavy = replace(CHILD, heavy=replace(CHILD, rounds=3))
-    limits = {"source_rounds": 1, "heavy_share": 0.1, "own_share": own_share, "child_of": lambda task: heavy}
+    child = replace(CHILD, rounds=3, heavy=replace(CHILD, rounds=3))
+    limits = {"source_rounds": 1, "heavy_share": heavy_share, "own_share": 1.5, "child_of": lambda task: child}
     tuned("shares", tree_of(a="_", b="a", c="_"), searcher, TASKS[:3], **limits)
     assert searcher.searched.count("b") == rounds
 
