@@ -141,7 +141,12 @@ def test_a_heavy_child_is_searched_in_all_rounds(heavy_share, rounds):
     """b takes 10 ms of 11 ms in three tasks: 2.7 even shares, and it needs twice 1.5 unless it is heavy."""
     searcher = Network(a=0.0005, b=0.010, c=0.0005)
     child = replace(CHILD, rounds=3, heavy=replace(CHILD, rounds=3))
-    limits = {"source_rounds": 1, "heavy_share": heavy_share, "own_share": 1.5, "child_of": lambda task: child}
+    limits = {
+        "source_rounds": 1,
+        "heavy_share": heavy_share,
+        "own_share": 1.5,
+        "child_of": lambda task: child,
+    }
     tuned("shares", tree_of(a="_", b="a", c="_"), searcher, TASKS[:3], **limits)
     assert searcher.searched.count("b") == rounds
 
