@@ -103,6 +103,8 @@ class Comparison:
             else:
                 self._kinds[name] = kind
         self._entries: list[_Entry] = []
+        self._readers: list[_Entry] = []
+        """Entries of the rivals that read the exported ONNX file."""
         self._libraries: dict[str, _Library] = {}
         self._exporter: EngineWorker | None = None
         self._file = network.quantised_path if dtype == INT8 else network.onnx_path
@@ -133,7 +135,12 @@ class Comparison:
             }
 
     def enter(self, forms: Sequence[CompiledForm]) -> None:
-        """Adds TVM's compiled forms, and starts the rivals' processes, whose imports run in parallel."""
+        """Adds TVM's compiled forms, and starts the rivals' processes, whose imports run in parallel.
+
+        A form that was announced may be missing.
+        """
+        for name in self._libraries.keys() - {form.name for form in forms}:
+            self._libraries[name].runner.close()
         self._entries = [self._form(form) for form in forms]
         if self._file is None:
             self._onnx = self._folder / "network.onnx"
@@ -154,7 +161,10 @@ class Comparison:
             )
             self._stack.callback(runner.close)
             before_s = self._network.quantised_s if by_file and self._dtype == INT8 else 0.0
-            self._entries.append(_Entry(runner, before_s, Contestant(kind.title)))
+            entry = _Entry(runner, before_s, Contestant(kind.title))
+            self._entries.append(entry)
+            if by_file:
+                self._readers.append(entry)
 
     def prepare(self, compare: Compare) -> None:
         """Loads the contestants, runs each once and checks its outputs with `compare`.
@@ -240,19 +250,14 @@ class Comparison:
 
     def _export(self, exporter: EngineWorker) -> None:
         """Writes the ONNX file; its export time counts for each engine that reads it."""
-        readers = [
-            entry
-            for entry, kind in zip(self._entries[len(self._forms) :], self._kinds.values(), strict=True)
-            if kind.form is Form.ONNX
-        ]
         try:
             exporter.wait(self._limit_s)
             export_s = exporter.ask(self._limit_s, op="export", path=str(self._onnx))["export_s"]
         except RunnerError as error:
-            for entry in readers:
+            for entry in self._readers:
                 entry.row = replace(entry.row, error=f"the export to ONNX failed: {error}")
         else:
-            for entry in readers:
+            for entry in self._readers:
                 entry.before_s += export_s
         finally:
             exporter.close()

@@ -62,12 +62,17 @@ def processes() -> int:
 
 
 def compare(
-    network: Network, compiled: CompiledNetwork, *rivals: str, forms: tuple[str, ...] = (TUNED,), **changes
+    network: Network,
+    compiled: CompiledNetwork,
+    *rivals: str,
+    forms: tuple[str, ...] = (TUNED,),
+    announced: tuple[str, ...] | None = None,
+    **changes,
 ) -> tuple[dict[str, Contestant], dict[str, str]]:
     """Rows by name, and the rivals that were left out."""
     ours = [CompiledForm(name, compiled, 40.0) for name in forms]
     arguments = {"limit_s": 10.0, **changes}
-    with Comparison(network, ARGUMENTS, forms, rivals, **arguments) as comparison:
+    with Comparison(network, ARGUMENTS, announced or forms, rivals, **arguments) as comparison:
         comparison.start()
         comparison.enter(ours)
         comparison.prepare(Original(network).compare)
@@ -77,6 +82,12 @@ def compare(
     assert [row.name for row in rows[: len(forms)]] == list(forms)
     assert processes() == 0
     return {row.name: row for row in rows}, left_out
+
+
+def test_a_form_may_be_announced_and_not_enter(network: Network, compiled: CompiledNetwork) -> None:
+    pytest.importorskip("onnxruntime")
+    rows, left_out = compare(network, compiled, "onnxruntime", announced=(TUNED, UNTUNED), limit_s=120.0)
+    assert not left_out and {name: row.error for name, row in rows.items()} == {TUNED: "", "ONNX Runtime": ""}
 
 
 @pytest.mark.slow
