@@ -116,7 +116,9 @@ def tensorize(sch: Schedule, loop: LoopRV, name: str) -> None:
 
 
 def in_vectors(sch: Schedule, loops: Sequence[LoopRV], lanes: int) -> None:
-    """Unrolls the loops of a tile, and runs the last one in vectors."""
+    """Unrolls the loops of a tile, and runs the last one in vectors; TVM leaves out the loop of one element."""
+    if not loops:
+        return
     *rows, last = loops
     if int(sch.get(last).extent) > lanes:
         vectors, last = sch.split(last, [None, lanes])

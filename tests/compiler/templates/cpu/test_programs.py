@@ -127,6 +127,8 @@ def test_rows_of_low_precision_are_filled_up_where_they_lack_little() -> None:
     [
         (Product(197, 197, 64, batch=2, transposed=True), "avx512_fma"),
         (Product(40, 37, 50, batch=2), "avx2_fma"),
+        (Product(1, 1, 32, batch=12, transposed=True), "avx2_fma"),
+        (Product(1, 1, 50, batch=2), "avx2_fma"),
         (Product(197, 197, 64, "bfloat16", batch=2, transposed=True), "avx512_bf16"),
         (Product(64, 64, 197, "bfloat16", batch=2), "avx512_bf16"),
         (Product(197, 64, 32, "bfloat16", epilogue="relu"), "avx512_bf16"),
