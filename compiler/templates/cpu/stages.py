@@ -116,7 +116,7 @@ def tensorize(sch: Schedule, loop: LoopRV, name: str) -> None:
 
 
 def in_vectors(sch: Schedule, loops: Sequence[LoopRV], lanes: int) -> None:
-    """Unrolls the loops of a tile, and runs the last one in vectors; TVM leaves out the loop of one element."""
+    """Unrolls the loops of a tile, and runs the last one in vectors; TVM has no loop for one element."""
     if not loops:
         return
     *rows, last = loops
