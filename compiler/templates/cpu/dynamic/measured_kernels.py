@@ -57,8 +57,8 @@ class Correction:
     """Factor from predicted cycles to seconds, for each register tile and size.
 
     Between two measured sizes, the logarithm of a tile's factor is linear in the logarithm of the size;
-    outside, it is constant. At a size at which a tile was not measured, it has the mean factor of the measured
-    ones, times its own mean deviation from such means at other sizes.
+    outside, it is constant. At a size at which a tile was not measured, it has the mean factor of the
+    measured ones, times its own mean deviation from such means at other sizes.
     """
 
     def __init__(self, measured: Sequence[MeasuredKernel]) -> None:
