@@ -122,6 +122,7 @@ def run(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
     settings = {name: settings_of(arguments, subject) for name, subject in subjects.items()}
     steps = {name: steps_of(subject, settings[name]) for name, subject in subjects.items()}
     progress = Progress(steps, arguments.minutes)
+    print(progress, flush=True)
     found: dict[str, dict[str, Any]] = {}
     for name, subject in subjects.items():
         folder = arguments.runs_in / name

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from foretune.wording import duration
+from foretune.errors import first_line
+from foretune.wording import counted, duration
 
 LIBRARY, SIZE = "library", "size"
 """Kinds of steps."""
@@ -43,11 +44,14 @@ class Progress:
         if self._ends is not None and time.monotonic() > self._ends:
             raise OutOfTime(f"{network}, {name}")
         began = time.monotonic()
-        said = "failed"
+        said = "interrupted"
         try:
             found = do()
             said = describe(found)
             return found
+        except Exception as error:
+            said = f"failed: {first_line(error)}"
+            raise
         finally:
             if (took := time.monotonic() - began) > KEPT_S:
                 self._took[kind].append(took)
@@ -60,6 +64,10 @@ class Progress:
     def finish(self, network: str) -> None:
         """The network needs no further step."""
         self._left[network] = {}
+
+    def __str__(self) -> str:
+        count = sum(sum(kinds.values()) for kinds in self._left.values())
+        return f"{counted(count, 'step')}, about {duration(self.left_s)}"
 
     @property
     def left_s(self) -> float:

@@ -219,11 +219,18 @@ def test_progress_estimates_and_ends(
         clock[0] += 40.0
         return "built"
 
+    def fail() -> str:
+        raise ValueError("no conversion\nat all")
+
+    # Three libraries of 25 s each and two sizes of 12 s, before any has run.
+    assert str(progress) == "5 steps, about 1 min 39 s"
     assert progress.step("a", LIBRARY, "x", build, str.upper) == "built"
     # Two libraries of 40 s each are left, and two sizes of 12 s.
     assert progress.left_s == pytest.approx(104.0)
     assert capsys.readouterr().out == "[1 of 5] a, x: BUILT; about 1 min 44 s left\n"
-    progress.step("a", LIBRARY, "kept", lambda: "built", str.upper)
+    with pytest.raises(ValueError, match="no conversion"):
+        progress.step("a", LIBRARY, "fails", fail, str.upper)
+    assert capsys.readouterr().out == "[2 of 5] a, fails: failed: no conversion; about 1 min 04 s left\n"
     progress.finish("a")
     assert progress.left_s == pytest.approx(52.0)
     clock[0] = 61.0
