@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from foretune.compiler.networks.dynamic.dynamic_inputs import Sizes
+from foretune.compiler.networks.dynamic.dynamic_inputs import Sizes, sizes_text
 from foretune.inference.deploy.rivals.registry import RIVALS
-from foretune.inference.dynamic.comparison import Entrant, SizesComparison, shown
+from foretune.inference.dynamic.comparison import Entrant, SizesComparison
 
 from ..common import kept_run
 from .engines import FORETUNE, RIVAL_ENGINES, SEARCHES
@@ -30,7 +30,7 @@ START_LIMIT_S = 300.0
 
 @dataclass(frozen=True)
 class Settings:
-    """What determines the rows of a network."""
+    """Settings that determine the rows of a network."""
 
     engines: Sequence[str]
     sizes: Sequence[Sizes]
@@ -53,9 +53,9 @@ def measure(name: str, subject: Subject, settings: Settings, folder: Path, step:
     with _Contest(subject, entrants) as contest:
         sizes = [
             step(
-                *(SIZE, shown(one)),
+                *(SIZE, sizes_text(one)),
                 lambda one=one: kept_run(
-                    folder / "sizes" / f"{shown(one).replace(', ', '-')}.json",
+                    folder / "sizes" / f"{sizes_text(one).replace(', ', '-')}.json",
                     {**asdict(settings), "sizes": dict(one)},
                     lambda: contest.at(one, settings.runs),
                 ),
@@ -121,7 +121,7 @@ def rows_of(name: str, built: Built, found: Sequence[Mapping[str, Any]]) -> list
         _row(
             name,
             timing["name"],
-            size=shown(timing["sizes"]),
+            size=sizes_text(timing["sizes"]),
             sizes=timing["sizes"],
             latency_s=timing["latency_s"],
             first_call_s=timing["first_s"],

@@ -50,7 +50,7 @@ class Builder:
         self._end()
 
     def build(self, words: Sequence[str]) -> dict[str, Any]:
-        """What `BuildProcess.build` says. Raises BuildError."""
+        """Description of the run, see `BuildProcess.build`. Raises BuildError."""
         try:
             if self._process is None:
                 module = f"{__package__}.building"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...compiler.dynamic.symbols import Extent
 from ...compiler.networks import Network
-from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, Sizes
+from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, Sizes, sizes_text
 from ...compiler.tvm_compat import available_cores
 from ...dataset.measure.worker.scratch import ScratchFolder
 from ..deploy.comparison import NO_JSON, Compare, is_json
@@ -47,7 +47,7 @@ class Entrant:
 
 @dataclass(frozen=True)
 class EngineStart:
-    """How an engine became ready."""
+    """Start of an engine."""
 
     name: str
     version: str = ""
@@ -206,7 +206,7 @@ class SizesComparison:
             self._leave_out(name, str(error))
             return
         if not check.agrees:
-            self._leave_out(name, f"other outputs at {shown(first)}: {check.describe()}")
+            self._leave_out(name, f"other outputs at {sizes_text(first)}: {check.describe()}")
 
     def _exported(self) -> _Exported:
         """Writes the ONNX file with symbolic extents, in a process of its own."""
@@ -251,13 +251,13 @@ class SizesComparison:
             runner.close()
 
     def _saved(self, sizes: Sizes) -> Path:
-        path = self._folder / f"inputs-{shown(sizes)}.npz"
+        path = self._folder / f"inputs-{sizes_text(sizes)}.npz"
         if not path.exists():
             save_arrays(path, self._draw(sizes))
         return path
 
     def _compare(self, sizes: Sizes) -> Compare:
-        if (where := shown(sizes)) not in self._compares:
+        if (where := sizes_text(sizes)) not in self._compares:
             network = self._network.with_inputs(self._draw(sizes))
             self._compares[where] = comparison_with_original(network)
         return self._compares[where]
@@ -302,8 +302,3 @@ def bounds_of(dynamic: DynamicInputs, inputs: Sequence[NDArray[Any]]) -> list[Bo
 def megabytes(path: Path) -> float:
     """Size of a file together with the file of its weights, whose name begins with its own."""
     return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")) / 1e6
-
-
-def shown(sizes: Sizes) -> str:
-    """Values of the symbols as text."""
-    return ", ".join(f"{name}={size}" for name, size in sizes.items())

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
+from ...compiler.networks.dynamic.dynamic_inputs import sizes_text
 from ...files import write_whole
 from .families import PLAIN
 from .rivals import RivalTimings
@@ -32,7 +33,7 @@ class SizeResult:
     """Whether the size is outside of the ranges, where code without kernels runs."""
 
     def __str__(self) -> str:
-        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        sizes = sizes_text(self.sizes)
         return f"{sizes} (beyond)" if self.beyond else sizes
 
 

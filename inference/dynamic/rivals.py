@@ -11,7 +11,7 @@ from rich.table import Table
 
 from ...compiler.dynamic.symbols import Symbol
 from ...compiler.networks import Network
-from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs
+from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, sizes_text
 from ...compiler.networks.inputs import example_inputs
 from ...dataset.measure.worker.scratch import ScratchFolder
 from ...wording import MISSING, milliseconds
@@ -19,7 +19,7 @@ from ..deploy.compile import CompiledNetwork
 from ..deploy.rivals.registry import LIBRARY
 from ..run.config import TuneConfig
 from ..run.result import TUNED
-from .comparison import EngineStart, Entrant, SizesComparison, SizeTiming, rivals_named, shown
+from .comparison import EngineStart, Entrant, SizesComparison, SizeTiming, rivals_named
 from .settings import asked_rivals
 
 
@@ -37,8 +37,8 @@ class RivalTimings:
         names = [one.name for one in self.engines]
         for name in names:
             table.add_column(name, justify="right")
-        for size in dict.fromkeys(shown(one.sizes) for one in self.timings):
-            cells = {one.name: _cell(one) for one in self.timings if shown(one.sizes) == size}
+        for size in dict.fromkeys(sizes_text(one.sizes) for one in self.timings):
+            cells = {one.name: _cell(one) for one in self.timings if sizes_text(one.sizes) == size}
             table.add_row(size, *(cells.get(name, MISSING) for name in names))
         return table
 

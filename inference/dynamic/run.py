@@ -20,7 +20,7 @@ from ...compiler.codegen.plain_schedules import plainly_scheduled
 from ...compiler.dynamic.symbols import BEYOND
 from ...compiler.networks import Network, load_network
 from ...compiler.networks.dynamic.beyond import with_beyond
-from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, dynamic_inputs
+from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, dynamic_inputs, sizes_text
 from ...compiler.networks.dynamic.lowering import for_any_size, scheduled, to_symbolic_relax
 from ...compiler.networks.dynamic.solved_symbols import with_solved_symbols
 from ...compiler.networks.inputs import example_inputs
@@ -137,7 +137,7 @@ class DynamicRun:
     ) -> SizeResult:
         """Compares outputs at one size. Raises DynamicOutputError."""
         arrays = example_inputs(dynamic.at(sizes), self.config.seed)
-        where = ", ".join(f"{name}={size}" for name, size in sizes.items())
+        where = sizes_text(sizes)
         original = Original(network.with_inputs(arrays))
         try:
             check = original.check(

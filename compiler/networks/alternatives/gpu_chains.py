@@ -248,7 +248,7 @@ class _Calls:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What a function does, by its blocks."""
+    """Kind of a function, by its blocks."""
 
     multiplies: bool
     """Adds up products of two arrays."""

@@ -28,6 +28,12 @@ BATCH = "batch"
 Sizes = Mapping[str, int]
 """A value for each symbol, by its name."""
 
+
+def sizes_text(sizes: Sizes) -> str:
+    """The values of the symbols, such as `b=1, n=7`."""
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())
+
+
 Shape = tuple[int | Extent, ...]
 
 

@@ -22,7 +22,7 @@ from ...dynamic.symbols import DynamicShapeError, Extent
 from ..importing.onnx_torch.graph_module import OnnxModule, fixed_extents
 from ..loading import kind_and_line
 from ..outputs import TensorsOnly
-from .dynamic_inputs import DynamicInputs, Shape
+from .dynamic_inputs import DynamicInputs, Shape, sizes_text
 
 
 def export(
@@ -156,7 +156,7 @@ def _violation(
             f"{guard.replace(source, name)}{line}; change the range, or that {unit}"
         )
     if _SIZES.search(message):
-        sizes = ", ".join(f"{name}={size}" for name, size in dynamic.traced.items())
+        sizes = sizes_text(dynamic.traced)
         return f"its inputs do not fit together for {sizes}; give extents that must be equal the same symbol"
     return None
 

@@ -30,7 +30,7 @@ _VALUES = 576
 
 
 def expected_values(expression: Any, counts: Mapping[str, Counts], ends: Ends) -> dict[int, float]:
-    """How often each value of an expression is expected; empty if nothing is known.
+    """Expected frequency of each value of an expression; empty if nothing is known.
 
     Its variables are independent. `counts` has how often a variable takes each value, by the variable's name;
     values of another one are spread evenly on a logarithmic scale.
