@@ -28,6 +28,7 @@ from .low_precision.quantisation import quantised
 from .lowering.buildable import LOWERING, Stage, lower_buildable
 from .lowering.fold_batch_norm import fold_batch_norm
 from .lowering.lowering import AS_FASTEST, Lowering
+from .prefixes import FRAME
 
 CALL_TIR = tvm.ir.Op.get("relax.call_tir")
 
@@ -142,7 +143,6 @@ def _export_step(network: Network, step: str) -> Iterator[None]:
 
 
 _EXECUTED = re.compile(r"While executing %.*?\[target=([\w.]+)\]")
-_FRAME = re.compile(r'File "(.+?)", line (\d+)')
 
 
 def _place(error: Exception) -> str:
@@ -151,7 +151,7 @@ def _place(error: Exception) -> str:
     if not (operator := _EXECUTED.search(told)):
         return ""
     name = operator[1].removeprefix("torch.ops.")
-    frames = _FRAME.findall(told)
+    frames = FRAME.findall(told)
     users = [frame for frame in frames if not frame[0].startswith(str(Path(torch.__file__).parent))]
     if not (calls := users or frames):
         return f" at {name}"

@@ -16,7 +16,7 @@ from .importing import onnx_graph, torch_import
 from .importing.onnx_import import as_file
 from .loading import Network
 
-_FRAME = re.compile(r'File "(.+?)", line (\d+)')
+FRAME = re.compile(r'File "(.+?)", line (\d+)')
 """A line of a traceback."""
 
 
@@ -74,7 +74,7 @@ def _described(node: fx.Node) -> str:
     if stack := node.meta.get("nn_module_stack"):
         path = str(list(stack.values())[-1][0]).removeprefix("L['self'].")
         places.append(path.removeprefix("network").removeprefix("."))
-    if frames := _FRAME.findall(node.stack_trace or ""):
+    if frames := FRAME.findall(node.stack_trace or ""):
         file, line = frames[-1]
         places.append(f"{Path(file).name}:{line}")
     named = ", ".join(place for place in places if place)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.table import Table
 
-from ...compiler.dynamic.symbols import Symbol
 from ...compiler.networks import Network
 from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, sizes_text
 from ...compiler.networks.inputs import example_inputs
@@ -21,6 +18,7 @@ from ..run.config import TuneConfig
 from ..run.result import TUNED
 from .comparison import EngineStart, Entrant, SizesComparison, SizeTiming, rivals_named
 from .settings import asked_rivals
+from .sizes import sizes_to_time
 
 
 @dataclass(frozen=True)
@@ -85,16 +83,6 @@ def time_rivals(
             return RivalTimings(tuple(comparison.starts.values()), tuple(timings))
     finally:
         scratch.cleanup()
-
-
-def sizes_to_time(symbols: Mapping[str, Symbol]) -> list[dict[str, int]]:
-    """The smallest sizes, their geometric means with the largest, and the largest."""
-    found = [
-        {name: one.low for name, one in symbols.items()},
-        {name: round(math.sqrt(one.low * one.high)) for name, one in symbols.items()},
-        {name: one.high for name, one in symbols.items()},
-    ]
-    return [sizes for number, sizes in enumerate(found) if sizes not in found[:number]]
 
 
 def _cell(one: SizeTiming) -> str:

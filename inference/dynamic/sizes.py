@@ -1,8 +1,9 @@
-"""Sizes at which a network of dynamic shapes is compared with the original."""
+"""Sizes at which a network of dynamic shapes is compared with the original, and timed with other engines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 from ...compiler.dynamic.symbols import Symbol
@@ -30,7 +31,18 @@ def sizes_to_compare(symbols: Mapping[str, Symbol]) -> list[dict[str, int]]:
                 for number, (name, sizes) in enumerate(inner.items())
             }
         )
-    return [sizes for number, sizes in enumerate(found) if sizes not in found[:number]]
+    return _distinct(found)
+
+
+def sizes_to_time(symbols: Mapping[str, Symbol]) -> list[dict[str, int]]:
+    """The smallest sizes, their geometric means with the largest, and the largest."""
+    return _distinct(
+        [
+            {name: one.low for name, one in symbols.items()},
+            {name: round(math.sqrt(one.low * one.high)) for name, one in symbols.items()},
+            {name: one.high for name, one in symbols.items()},
+        ]
+    )
 
 
 def sizes_beyond(symbols: Mapping[str, Symbol]) -> list[dict[str, int]]:
@@ -44,6 +56,10 @@ def sizes_beyond(symbols: Mapping[str, Symbol]) -> list[dict[str, int]]:
     if small:
         found.append({name: symbol.low for name, symbol in symbols.items()} | small)
     return found
+
+
+def _distinct(found: Sequence[dict[str, int]]) -> list[dict[str, int]]:
+    return [sizes for number, sizes in enumerate(found) if sizes not in found[:number]]
 
 
 def _inner(symbol: Symbol) -> list[int]:

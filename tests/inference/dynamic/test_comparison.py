@@ -20,7 +20,8 @@ from foretune.inference.dynamic.comparison import (
     megabytes,
     rivals_named,
 )
-from foretune.inference.dynamic.rivals import RivalTimings, sizes_to_time
+from foretune.inference.dynamic.rivals import RivalTimings
+from foretune.inference.dynamic.sizes import sizes_to_time
 from rich.console import Console
 from support.paths import ROOT
 
