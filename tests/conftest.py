@@ -79,7 +79,7 @@ LONGEST = (
     "test_docs.py",
     "cuda_emulation/test_devices.py",
     "dataset/measure/executors/test_rpc.py",
-    "compiler/networks/alternatives/test_gpu_chains.py",
+    "compiler/networks/alternatives/test_call_chains.py",
     "inference/workers/test_searchers.py",
     "cuda_emulation/test_tensor_cores.py",
     "cuda_emulation/test_gpu_templates.py",

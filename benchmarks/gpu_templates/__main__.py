@@ -26,7 +26,7 @@ from typing import Any
 from foretune.compiler.host.lifeline import process_pool, start_tied
 from foretune.compiler.instruction_sets import GPUS, Gpu
 from foretune.compiler.networks import Lowering, extract_tasks, load_network, to_relax
-from foretune.compiler.networks.alternatives.gpu_chains import gpu_chains
+from foretune.compiler.networks.alternatives.call_chains import call_chains
 from foretune.compiler.targets import traits
 from foretune.compiler.templates.gpu.attention import BackToBack
 from foretune.compiler.templates.gpu.compilation import Compiled, compiled
@@ -51,7 +51,7 @@ def kernels_of(name: str, gpu: Gpu) -> Iterator[str]:
     """
     target = parse_target(_TARGETS[gpu.capability])
     mod = to_relax(load_network(name), target, Lowering(dtype=NARROW))
-    chains = gpu_chains(mod)
+    chains = call_chains(mod)
     left = {task.workload_hash: task for task in extract_tasks(mod, target, name)}
     weights = {workload: task.weight for workload, task in left.items()}
     for chain in chains:

@@ -20,14 +20,14 @@ from ..database.fastest_template import FastestTemplate
 from .result import TaskResult
 
 if TYPE_CHECKING:  # it imports SciPy, which takes a tenth of a second
-    from ...compiler.networks.alternatives.gpu_chains import GpuChain
+    from ...compiler.networks.alternatives.call_chains import CallChain
 
 
 def placed(
     mod: tvm.IRModule,
     results: Sequence[TaskResult],
     templates: Mapping[str, FastestTemplate],
-    chains: Sequence[GpuChain],
+    chains: Sequence[CallChain],
 ) -> tuple[tvm.IRModule, list[TaskResult]]:
     """The network with the faster templates, and the corresponding results.
 
@@ -74,7 +74,7 @@ def placed(
 
 
 def _joined_result(
-    chain: GpuChain, template: FastestTemplate, results: Mapping[str, TaskResult]
+    chain: CallChain, template: FastestTemplate, results: Mapping[str, TaskResult]
 ) -> TaskResult:
     """Result for joined calls; the untuned latency is the sum over their tasks."""
     replaced = [results[name] for name in chain.replaces if name in results]
@@ -101,7 +101,7 @@ def _joined_result(
 def _launching_templates(
     mod: tvm.IRModule,
     faster: Mapping[str, FastestTemplate],
-    joined: Sequence[tuple[GpuChain, FastestTemplate]],
+    joined: Sequence[tuple[CallChain, FastestTemplate]],
 ) -> tvm.IRModule:
     """The module with launches of these templates, without functions that nothing calls."""
     placer = _Placer(mod)

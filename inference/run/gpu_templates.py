@@ -58,9 +58,9 @@ def joined_calls(mod: tvm.IRModule, target: Target) -> dict[str, Due]:
     """Calls that one template computes together, by workload hash of their joined function."""
     if traits(target).gpu is None:
         return {}
-    from ...compiler.networks.alternatives.gpu_chains import gpu_chains
+    from ...compiler.networks.alternatives.call_chains import call_chains
 
-    return {chain.workload: Due(chain.function, chain.match) for chain in gpu_chains(mod)}
+    return {chain.workload: Due(chain.function, chain.match) for chain in call_chains(mod)}
 
 
 class GpuTemplates:
@@ -144,13 +144,13 @@ class GpuTemplates:
         known = {name: one for name, one in self._known.items() if math.isfinite(one.latency_s)}
         if not known:
             return mod, list(results)
-        from ...compiler.networks.alternatives.gpu_chains import gpu_chains
+        from ...compiler.networks.alternatives.call_chains import call_chains
         from ...compiler.templates.gpu.matching import matched
 
         def read(task: tvm.IRModule) -> Match | None:
             return matched(task) if workload_hash(task) in known else None
 
-        return placed(mod, results, known, gpu_chains(mod, read))
+        return placed(mod, results, known, call_chains(mod, read))
 
     def _compiled(
         self, due: Mapping[str, Due], gpu: Gpu, compile_: Compile | None

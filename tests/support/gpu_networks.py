@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import tvm
 from foretune.compiler.networks import Lowering, Network, extract_tasks, to_relax
-from foretune.compiler.networks.alternatives.gpu_chains import gpu_chains
+from foretune.compiler.networks.alternatives.call_chains import call_chains
 from foretune.compiler.task import Task
 from foretune.compiler.templates.gpu.compilation import Compiled
 from foretune.compiler.templates.gpu.function import kernel_function, launches_template
@@ -136,7 +136,7 @@ def with_templates(mod: tvm.IRModule, template: Callable[[Problem], Compiled]) -
         results.append(make_task(workload_hash=name, tuned_latency_s=1.0, weight=100))
         if (match := matched(task)) is not None:
             templates[name] = made_template(task["main"], match, template)
-    chains = gpu_chains(mod)
+    chains = call_chains(mod)
     for chain in chains:
         templates[chain.workload] = made_template(chain.function, chain.match, template)
     changed, _ = placed(mod, results, templates, chains)

@@ -1,7 +1,7 @@
 """Attention as one function, as an alternative to its products, softmax and transpositions.
 
 The function keeps the scores in cache (`templates.cpu.attention`). It is offered in float32 on a CPU whose
-vectors have a fused multiply-add. Calls that are attention are found as for GPUs (`gpu_chains`), and a few
+vectors have a fused multiply-add. Calls that are attention are found as for GPUs (`call_chains`), and a few
 rows of their output are compared with the attention that they are recognised as.
 """
 
@@ -31,7 +31,7 @@ from ...tvm_compat import target_cores
 from ...types import WIDE
 from ..lowering.lowering import OFF, Lowering
 from .alternatives import Alternative, Arguments, Piece, Run, Site
-from .gpu_chains import GpuChain, gpu_chains
+from .call_chains import CallChain, call_chains
 
 LEAST_OFFERED, LEAST_GAIN = 0.9, 1.05
 """Least expected speed-up that is offered, for measurements to decide, and that decides without them."""
@@ -49,7 +49,7 @@ def attention_alternatives(mod: tvm.IRModule, target: Target, lowering: Lowering
     instructions = [one for one in target_instructions(target, WIDE, WIDE, WIDE) if not one.tiles]
     if not instructions:
         return []
-    chains = gpu_chains(mod, _read, (gpu.Attention,))
+    chains = call_chains(mod, _read, (gpu.Attention,))
     made = (_alternative(chain, instructions, target_cores(target)) for chain in chains)
     return [alternative for alternative in made if alternative is not None]
 
@@ -91,7 +91,7 @@ def _read(task: tvm.IRModule) -> Match | None:
     return None if attention is None else _CpuMatch(seen, parameters, attention)
 
 
-def _alternative(chain: GpuChain, instructions: Sequence[Instruction], cores: int) -> Alternative | None:
+def _alternative(chain: CallChain, instructions: Sequence[Instruction], cores: int) -> Alternative | None:
     """The chain as one function, if that is expected to be faster."""
     assert isinstance(chain.match, _CpuMatch)
     *inputs, _ = chain.match.parameters
@@ -138,7 +138,7 @@ class _Call:
         return run(0, [given[number] for number in self._numbers])
 
 
-def _ahead(chain: GpuChain) -> int | None:
+def _ahead(chain: CallChain) -> int | None:
     """See `BlockedAttention.ahead`: the largest one of all places, if their masks are constants."""
     assert isinstance(chain.match, _CpuMatch)
     problem = chain.match.attention

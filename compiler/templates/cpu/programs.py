@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
@@ -32,6 +33,8 @@ from .tile_schedule import apply_tiles
 from .vector_schedule import apply_vectors
 from .winograd import Winograd, WinogradTemplate, read_winograd, winograd_templates
 from .winograd_schedule import apply_winograd
+
+_LOG = logging.getLogger(__name__)
 
 AnyTemplate: TypeAlias = (
     Template | WinogradTemplate | ChainTemplate | DepthwiseTemplate | ElementwiseTemplate | AttentionTemplate
@@ -74,46 +77,55 @@ def template_programs(
     """
     if not is_cpu(target):
         return
-    if (winograd := read_winograd(mod)) is not None:
-        fused = target_instructions(target, *winograd.types)
-        for choice in winograd_templates(winograd, fused, hardware, target_cores(target)):
-            yield choice, scheduled_winograd(mod, winograd, choice)
-        return
-    if (chain := read_chain(mod)) is not None:
-        found = target_instructions(target, *chain.types)
-        for fused_template in chain_templates(chain, found, hardware, target_cores(target)):
-            with suppress(ScheduleError):  # as below
-                yield fused_template, scheduled_chain(mod, chain, fused_template)
-        return
-    if is_attention(mod):
-        yield AttentionTemplate(), scheduled_attention(mod)
-        return
-    if (depthwise := read_depthwise(mod)) is not None:
-        for across in depthwise_templates(depthwise, target, target_cores(target)):
-            yield across, scheduled_depthwise(mod, depthwise, across)
-        return
-    if (elementwise := read_elementwise(mod)) is not None:
-        for order in elementwise_templates(elementwise):
-            with suppress(ScheduleError):  # as below
-                yield order, scheduled_elementwise(mod, elementwise, order, target_cores(target))
-        return
-    if (task := read_contraction(mod)) is None:
-        return
-    instructions = (require_instructions if require else target_instructions)(target, *task.types)
-    if instructions:
-        check_accumulator(task)
-    profile = profiler.profile(instructions) if profiler is not None and instructions else None
     limit = None
-    for template, estimate in ranked(task, instructions, hardware, target_cores(target), profile):
+    for template, make, estimate in _choices(mod, target, hardware, require, profiler):
         if limit is not None and estimate > limit:
             return
         try:
-            program = scheduled(mod, task, template, target)
-        except ScheduleError:  # loops of a form that the template does not know
+            program = make()
+        except ScheduleError:  # such as loops of a form that the template does not know
             continue
-        if limit is None and profile is not None and margin is not None:
+        except Exception as error:  # TVM raises InternalError and others; the task has other programs
+            reason = str(error).strip().partition("\n")[0]
+            _LOG.warning("left out %s, which fails on a task: %s: %s", template, type(error).__name__, reason)
+            continue
+        if limit is None and estimate and margin is not None:
             limit = (1 + margin) * estimate
         yield template, program
+
+
+def _choices(
+    mod: tvm.IRModule,
+    target: Target,
+    hardware: Hardware | None,
+    require: bool,
+    profiler: TileProfiler | None,
+) -> Iterator[tuple[AnyTemplate, Callable[[], Schedule], float]]:
+    """Templates, the function that makes the program of each, and estimated seconds, 0 without a profile."""
+    cores = target_cores(target)
+    if (winograd := read_winograd(mod)) is not None:
+        fused = target_instructions(target, *winograd.types)
+        for choice in winograd_templates(winograd, fused, hardware, cores):
+            yield choice, partial(scheduled_winograd, mod, winograd, choice), 0.0
+    elif (chain := read_chain(mod)) is not None:
+        found = target_instructions(target, *chain.types)
+        for fused_template in chain_templates(chain, found, hardware, cores):
+            yield fused_template, partial(scheduled_chain, mod, chain, fused_template), 0.0
+    elif is_attention(mod):
+        yield AttentionTemplate(), partial(scheduled_attention, mod), 0.0
+    elif (depthwise := read_depthwise(mod)) is not None:
+        for across in depthwise_templates(depthwise, target, cores):
+            yield across, partial(scheduled_depthwise, mod, depthwise, across), 0.0
+    elif (elementwise := read_elementwise(mod)) is not None:
+        for order in elementwise_templates(elementwise):
+            yield order, partial(scheduled_elementwise, mod, elementwise, order, cores), 0.0
+    elif (task := read_contraction(mod)) is not None:
+        instructions = (require_instructions if require else target_instructions)(target, *task.types)
+        if instructions:
+            check_accumulator(task)
+        profile = profiler.profile(instructions) if profiler is not None and instructions else None
+        for template, estimate in ranked(task, instructions, hardware, cores, profile):
+            yield template, partial(scheduled, mod, task, template, target), estimate if profile else 0.0
 
 
 def scheduled_winograd(mod: tvm.IRModule, task: Winograd, template: WinogradTemplate) -> Schedule:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import tvm
-from foretune.compiler.networks.alternatives.gpu_chains import gpu_chains
+from foretune.compiler.networks.alternatives.call_chains import call_chains
 from foretune.compiler.operators import Dense, to_task
 from foretune.compiler.task import Task
 from foretune.compiler.templates.gpu.function import KERNELS
@@ -183,7 +183,7 @@ def test_predicted_schedules_move_with_the_decisions_of_their_runs(device, tmp_p
 
 def test_gpu_templates_move_and_the_faster_one_stays(device, tmp_path):
     _, mod, _ = lowered("layer")
-    attention = gpu_chains(mod)[0]
+    attention = call_chains(mod)[0]
     template = made_template(attention.function, attention.match, lambda problem: emulated(problem, TILING))
     slow, fast = (replace(template, latency_s=seconds) for seconds in (3e-6, 2e-6))
     none = FastestTemplate(math.inf, "", "")
@@ -208,7 +208,7 @@ def test_gpu_templates_move_and_the_faster_one_stays(device, tmp_path):
 def test_a_template_that_does_more_than_launch_its_kernels_is_left_out(device, tmp_path):
     """Such a function could call any other one of the process."""
     _, mod, _ = lowered("layer")
-    attention = gpu_chains(mod)[0]
+    attention = call_chains(mod)[0]
     template = made_template(attention.function, attention.match, lambda problem: emulated(problem, TILING))
     function = template.function
     kernels = function.attrs[KERNELS]

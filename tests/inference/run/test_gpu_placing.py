@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import tvm
 from foretune.compiler.networks.alternatives.alternatives import call_counts
-from foretune.compiler.networks.alternatives.gpu_chains import GpuChain, gpu_chains
+from foretune.compiler.networks.alternatives.call_chains import CallChain, call_chains
 from foretune.compiler.templates.gpu.function import launches_template
 from foretune.compiler.templates.gpu.problem import Problem
 from foretune.compiler.tvm_compat import parse_target
@@ -21,14 +21,14 @@ from support.results import make_task
 from support.template_text import TILING, emulated
 
 
-def setting() -> tuple[tvm.IRModule, list[TaskResult], GpuChain, FastestTemplate]:
+def setting() -> tuple[tvm.IRModule, list[TaskResult], CallChain, FastestTemplate]:
     """A layer of BERT whose tasks take 1 ms each, and a template of its attention that takes 1 us."""
     _, mod, tasks = lowered("layer")
     results = [
         make_task(task.name, workload_hash=task.workload_hash, weight=task.weight, tuned_latency_s=1e-3)
         for task in tasks
     ]
-    attention = gpu_chains(mod)[0]
+    attention = call_chains(mod)[0]
     template = made_template(attention.function, attention.match, lambda problem: emulated(problem, TILING))
     return mod, results, attention, template
 

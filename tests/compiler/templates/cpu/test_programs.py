@@ -11,10 +11,12 @@ import tvm
 from foretune.compiler.codegen.passes import improve_code
 from foretune.compiler.instruction_sets import INSTRUCTION, INSTRUCTIONS, Instruction
 from foretune.compiler.replay import replay, trace_to_json
+from foretune.compiler.templates.cpu import programs
 from foretune.compiler.templates.cpu.choice import candidates
 from foretune.compiler.templates.cpu.contraction import read_contraction
 from foretune.compiler.templates.cpu.intrinsics.registry import register_intrinsics
 from foretune.compiler.templates.cpu.programs import scheduled, template_traces
+from foretune.compiler.templates.cpu.vector_schedule import apply_vectors
 from foretune.compiler.tvm_compat import make_tune_context, parse_target
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -295,6 +297,22 @@ def test_traces_replay_within_a_search() -> None:
         candidate = replay(context, trace)
         assert candidate is not None
         assert trace_to_json(candidate.sch.trace) == trace
+
+
+def test_a_template_that_fails_is_left_out_and_named(monkeypatch, caplog) -> None:
+    module = Product(28, 96, 64).module()
+    most = len(template_traces(module, SERVER, None, 100))
+    calls = iter(range(most))
+
+    def fails_once(sch, task, template, cores) -> None:
+        if next(calls) == 0:
+            raise tvm.error.InternalError("Check failed: a template with a fault")
+        apply_vectors(sch, task, template, cores)
+
+    monkeypatch.setattr(programs, "apply_vectors", fails_once)
+    assert len(template_traces(module, SERVER, None, 100)) == most - 1
+    (message,) = caplog.messages
+    assert "left out Template(" in message and "a template with a fault" in message
 
 
 def test_stock_tvm_compiles_a_template_from_a_database(tmp_path: Path) -> None:

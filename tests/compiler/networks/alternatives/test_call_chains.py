@@ -9,7 +9,7 @@ import pytest
 import torch
 import tvm
 from foretune.compiler.networks import Lowering, Network, to_relax
-from foretune.compiler.networks.alternatives.gpu_chains import GpuChain, gpu_chains
+from foretune.compiler.networks.alternatives.call_chains import CallChain, call_chains
 from foretune.compiler.templates.gpu import matching
 from foretune.compiler.templates.gpu.attention import Attention, Layout, packed
 from foretune.compiler.templates.gpu.rows import NormedProduct
@@ -20,15 +20,15 @@ ROWS, WIDTH = Layer.ROWS, Layer.WIDTH
 SHAPE = (1, ROWS, WIDTH)
 
 
-def attentions(module: torch.nn.Module, shape: tuple[int, ...] = SHAPE) -> list[GpuChain]:
+def attentions(module: torch.nn.Module, shape: tuple[int, ...] = SHAPE) -> list[CallChain]:
     _, mod, _ = lowered_module("changed", module, shape)
-    return [chain for chain in gpu_chains(mod) if isinstance(chain.match.problem, Attention)]
+    return [chain for chain in call_chains(mod) if isinstance(chain.match.problem, Attention)]
 
 
 @pytest.mark.parametrize(("name", "batch", "calls"), [("layer", 2, 8), ("library", 1, 8)])
 def test_attention_of_a_layer_is_one_problem(name: str, batch: int, calls: int) -> None:
     _, mod, tasks = lowered(name)
-    attention = gpu_chains(mod)[0]
+    attention = call_chains(mod)[0]
     heads = packed(batch, ROWS, 2, 16) if batch > 1 else replace(packed(1, ROWS, 2, 16), batch=0)
     # Each head has 16 of the 32 columns that the products write, and all have one mask.
     assert attention.match.problem == Attention(
@@ -52,7 +52,7 @@ def test_attention_of_a_layer_is_one_problem(name: str, batch: int, calls: int) 
 
 def test_products_with_layer_norm() -> None:
     _, mod, _ = lowered("layer")
-    found = [chain for chain in gpu_chains(mod) if isinstance(chain.match.problem, NormedProduct)]
+    found = [chain for chain in call_chains(mod) if isinstance(chain.match.problem, NormedProduct)]
     first, second = (chain.match.problem for chain in found)
     assert isinstance(first, NormedProduct) and isinstance(second, NormedProduct)
     assert (first.m, first.n, first.k, first.residual, first.epsilon) == (38, 32, 32, "fp32", 1e-5)
@@ -142,7 +142,7 @@ def test_a_product_whose_sum_something_else_reads_keeps_its_layer_norm_apart() -
             return kept, self.norm(kept)
 
     _, mod, _ = lowered_module("early", Early(), (1, 9, 24))
-    assert gpu_chains(mod) == []
+    assert call_chains(mod) == []
 
 
 def test_values_decide(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ def test_only_what_is_read_is_joined() -> None:
     def read(task: tvm.IRModule):
         seen.append(workload_hash(task))
 
-    assert gpu_chains(mod, read) == []
+    assert call_chains(mod, read) == []
     assert len(seen) == len(set(seen)) == 3
 
 
@@ -192,7 +192,7 @@ def test_transformers_as_they_are_exported(model: str, config: str, attention: s
     image = random.standard_normal((1, 3, 64, 64), dtype=np.float32)
     given = image if images.get("image_size") else random.integers(0, 100, (1, 32))
     network = Network(model, (given,), States().eval())
-    found = gpu_chains(to_relax(network, TARGET, Lowering(dtype="bfloat16")))
+    found = call_chains(to_relax(network, TARGET, Lowering(dtype="bfloat16")))
     attentions = [chain for chain in found if isinstance(chain.match.problem, Attention)]
     assert [len(chain.places) for chain in attentions] == [2]
     problem = attentions[0].match.problem

@@ -43,7 +43,7 @@ class Place:
 
 
 @dataclass(frozen=True, eq=False)
-class GpuChain:
+class CallChain:
     """Calls that are one problem of a template, with all places that have the same ones."""
 
     name: str
@@ -58,13 +58,13 @@ class GpuChain:
     places: tuple[Place, ...]
 
 
-def gpu_chains(
+def call_chains(
     mod: tvm.IRModule,
     read: Read = matched,
     problems: Sequence[type[Problem]] = (Attention, NormedProduct),
-) -> list[GpuChain]:
+) -> list[CallChain]:
     """Chains of a module of `to_relax` that are one of these problems. No two have a call in common."""
-    found: dict[str, GpuChain] = {}
+    found: dict[str, CallChain] = {}
     for function in mod.functions.values():
         if isinstance(function, relax.Function):
             for chain in _Calls(mod, function, read).chains(problems):
@@ -90,7 +90,7 @@ class _Calls:
         self._kinds: dict[str, _Kind] = {}
         self._joined: dict[object, _Joined | None] = {}
 
-    def chains(self, problems: Sequence[type[Problem]]) -> Iterator[GpuChain]:
+    def chains(self, problems: Sequence[type[Problem]]) -> Iterator[CallChain]:
         """Attention first: the remaining products may be followed by a layer norm."""
         taken: set[relax.Var] = set()
         finders = {Attention: self._attention, NormedProduct: self._normed}
@@ -166,7 +166,7 @@ class _Calls:
                 break
         return []
 
-    def _made(self, chain: Sequence[relax.Var]) -> GpuChain | None:
+    def _made(self, chain: Sequence[relax.Var]) -> CallChain | None:
         """The chain as one function, or None if no template computes it."""
         inputs: list[relax.Expr] = []
         functions: list[PrimFunc] = []
@@ -198,7 +198,7 @@ class _Calls:
             return None
         function, workload, match = joined
         replaced = [callee for callee in callees if not self._kind_of(callee).view]
-        return GpuChain(
+        return CallChain(
             name=f"fused_{match.problem.kernel}{'_norm' if isinstance(match.problem, NormedProduct) else ''}",
             workload=workload,
             function=function,
