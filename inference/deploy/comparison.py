@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,18 +19,17 @@ from ...compiler.types import INT8
 from ...dataset.measure.worker.scratch import ScratchFolder
 from ..run.result import Contestant
 from .compile import CompiledNetwork, NetworkBuildError
+from .onnx_exporter import OnnxExporter
 from .outputs import OutputCheck
-from .rivals import onnx_export
 from .rivals.base import CPU, Engine, Form
 from .rivals.process import save_arrays
 from .rivals.registry import LIBRARY, RIVALS, engine_class
-from .runners import EngineWorker, InlineRunner, ProcessRunner, Runner, RunnerError
+from .rivals.taking_part import why_not
+from .runners import InlineRunner, ProcessRunner, Runner, RunnerError
 from .timing import Timing, time_in_turns
 
 TVM_LIMIT_S = 900.0
 """Seconds that a network compiled by TVM may spend loading and running once; an untuned one is slow."""
-
-NO_JSON = "it runs in another process, and the arguments of the network are not JSON values"
 
 Compare = Callable[[Sequence[NDArray[Any]]], OutputCheck]
 """Compares a contestant's outputs with those of the original; the same function serves all contestants."""
@@ -98,7 +96,9 @@ class Comparison:
         self._kinds: dict[str, type[Engine]] = {}
         for name in rivals:
             kind = engine_class(RIVALS[name])
-            if reason := self._why_not(kind):
+            by_file, has_module = kind.form is Form.ONNX, network.module is not None
+            sent = self._arguments if has_module else None
+            if reason := why_not(kind, network, sent, exports=by_file and has_module, device=device):
                 self.left_out[kind.title] = reason
             else:
                 self._kinds[name] = kind
@@ -106,7 +106,7 @@ class Comparison:
         self._readers: list[_Entry] = []
         """Entries of the rivals that read the exported ONNX file."""
         self._libraries: dict[str, _Library] = {}
-        self._exporter: EngineWorker | None = None
+        self._exporter: OnnxExporter | None = None
         self._file = network.quantised_path if dtype == INT8 else network.onnx_path
         """Existing ONNX file, or None to export one from the module."""
         self._onnx = self._file or Path()
@@ -144,7 +144,7 @@ class Comparison:
         self._entries = [self._form(form) for form in forms]
         if self._file is None:
             self._onnx = self._folder / "network.onnx"
-        self._exporter = self._started_exporter(self._inputs)
+        self._exporter = self._started_exporter()
         for name, kind in self._kinds.items():
             by_file = kind.form is Form.ONNX
             runner = ProcessRunner(
@@ -196,20 +196,6 @@ class Comparison:
             )
         return [entry.row for entry in self._entries]
 
-    def _why_not(self, kind: type[Engine]) -> str:
-        """Reason why a rival cannot take part, or ""."""
-        module = self._network.module
-        if self._device not in kind.devices:
-            return f"it does not run on {self._device}, as the tuned network does"
-        if module is None:
-            if kind.form is Form.MODULE:
-                return "it runs PyTorch modules, and the network is an ONNX file"
-            return kind.missing(self._device)
-        if not is_json(self._arguments):
-            return NO_JSON
-        by_file = kind.form is Form.ONNX
-        return kind.missing(self._device) or (onnx_export.missing() if by_file else "") or kind.unfit(module)
-
     def _library(self, name: str, path: Path) -> _Library:
         runner = ProcessRunner(
             name,
@@ -240,27 +226,23 @@ class Comparison:
         before_s = form.ready_s + time.perf_counter() - start
         return _Entry(runner, before_s, Contestant(form.name, own_process=runner.own_process))
 
-    def _started_exporter(self, inputs: Path) -> EngineWorker | None:
+    def _started_exporter(self) -> OnnxExporter | None:
         if self._file is not None or all(kind.form is not Form.ONNX for kind in self._kinds.values()):
             return None
-        settings = {"inputs": str(inputs), "network": self._arguments}
-        exporter = EngineWorker("export", settings, {"OMP_NUM_THREADS": str(available_cores())})
+        exporter = OnnxExporter(self._onnx, self._inputs, self._arguments)
         self._stack.callback(exporter.close)
         return exporter
 
-    def _export(self, exporter: EngineWorker) -> None:
+    def _export(self, exporter: OnnxExporter) -> None:
         """Writes the ONNX file; its export time counts for each engine that reads it."""
         try:
-            exporter.wait(self._limit_s)
-            export_s = exporter.ask(self._limit_s, op="export", path=str(self._onnx))["export_s"]
+            export_s = exporter.export(self._limit_s)
         except RunnerError as error:
             for entry in self._readers:
-                entry.row = replace(entry.row, error=f"the export to ONNX failed: {error}")
+                entry.row = replace(entry.row, error=str(error))
         else:
             for entry in self._readers:
                 entry.before_s += export_s
-        finally:
-            exporter.close()
 
     def _load(self, entry: _Entry, compare: Compare) -> None:
         loaded = entry.runner.load()
@@ -282,12 +264,3 @@ def _attempt(entry: _Entry, step: Callable[[], None]) -> None:
     except (RunnerError, ValueError) as error:
         entry.row = replace(entry.row, error=str(error))
         entry.runner.close()
-
-
-def is_json(value: Any) -> bool:
-    """Whether a value can be sent as JSON."""
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError):
-        return False
-    return True

@@ -16,13 +16,14 @@ from ...compiler.networks import Network
 from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, Sizes, sizes_text
 from ...compiler.tvm_compat import available_cores
 from ...dataset.measure.worker.scratch import ScratchFolder
-from ..deploy.comparison import NO_JSON, Compare, is_json
+from ..deploy.comparison import Compare
+from ..deploy.onnx_exporter import OnnxExporter
 from ..deploy.original import comparison_with_original
-from ..deploy.rivals import onnx_export
 from ..deploy.rivals.base import Bounds, Form
 from ..deploy.rivals.process import save_arrays
 from ..deploy.rivals.registry import RIVALS, engine_class
-from ..deploy.runners import EngineWorker, ProcessRunner, RunnerError
+from ..deploy.rivals.taking_part import why_not
+from ..deploy.runners import ProcessRunner, RunnerError
 from ..deploy.timing import LIMIT_S, TURN_S, time_in_turns
 
 Draw = Callable[[Sizes], tuple[NDArray[Any], ...]]
@@ -125,9 +126,11 @@ class SizesComparison:
         """Starts the engines sequentially, and compares the outputs of their first run."""
         exported: _Exported | None = None
         for entrant in self._entrants.values():
-            if reason := self._why_not(entrant):
+            sent = [self._arguments, self._dynamic_arguments] if entrant.path is None else None
+            kind, exports = engine_class(entrant.engine), _needs_export(entrant)
+            if reason := why_not(kind, self._network, sent, exports=exports):
                 self._leave_out(entrant.name, reason)
-            elif _needs_export(entrant):
+            elif exports:
                 exported = exported or self._exported()
                 if exported.error:
                     self._leave_out(entrant.name, exported.error)
@@ -165,15 +168,6 @@ class SizesComparison:
                 self._leave_out(name, timing.error)
         return list(rows.values())
 
-    def _why_not(self, entrant: Entrant) -> str:
-        kind, module = engine_class(entrant.engine), self._network.module
-        if kind.form is Form.MODULE and module is None:
-            return "it runs PyTorch modules, and the network is an ONNX file"
-        if entrant.path is None and not is_json([self._arguments, self._dynamic_arguments]):
-            return NO_JSON
-        unfit = "" if module is None else kind.unfit(module)
-        return kind.missing() or (onnx_export.missing() if _needs_export(entrant) else "") or unfit
-
     def _start(self, entrant: Entrant) -> None:
         """Starts the process of an engine, which loads the network and runs it once."""
         name, path = entrant.name, entrant.path
@@ -209,22 +203,13 @@ class SizesComparison:
             self._leave_out(name, f"other outputs at {sizes_text(first)}: {check.describe()}")
 
     def _exported(self) -> _Exported:
-        """Writes the ONNX file with symbolic extents, in a process of its own."""
-        path = self._folder / "network.onnx"
-        settings = {
-            "inputs": str(self._saved(self._dynamic.traced)),
-            "network": self._arguments,
-            "dynamic": self._dynamic_arguments,
-        }
-        exporter = EngineWorker("export", settings, {"OMP_NUM_THREADS": str(available_cores())})
+        """Writes the ONNX file with symbolic extents."""
+        path, inputs = self._folder / "network.onnx", self._saved(self._dynamic.traced)
+        exporter = OnnxExporter(path, inputs, self._arguments, self._dynamic_arguments)
         try:
-            exporter.wait(self._limit_s)
-            seconds: float = exporter.ask(self._limit_s, op="export", path=str(path))["export_s"]
-            return _Exported(path, seconds)
+            return _Exported(path, exporter.export(self._limit_s))
         except RunnerError as error:
-            return _Exported(path, error=f"the export to ONNX failed: {error}")
-        finally:
-            exporter.close()
+            return _Exported(path, error=str(error))
 
     def _bound(self, name: str, sizes: Sizes, inputs: Path, compare: Compare) -> SizeTiming:
         row = SizeTiming(name, dict(sizes))
