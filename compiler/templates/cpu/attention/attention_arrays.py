@@ -29,11 +29,13 @@ class Arrays:
             tirx.decl_buffer([number(extent) for extent in shape], DTYPE, f"p{index}")
             for index, shape in enumerate(shapes)
         ]
-        self.views = [
-            tirx.decl_buffer([product(array.shape)], DTYPE, f"{array.name}_flat") for array in self.params
-        ]
         names = ["query", "key", "value", *(["mask"] if problem.mask else [])]
         self.sources = {**dict(zip(names, sources, strict=True)), "output": len(shapes) - 1}
+        # A view for each name, as TIR may define a view once only, and one array may have several names.
+        self.views = {
+            name: tirx.decl_buffer([product(self.params[source].shape)], DTYPE, f"{name}_flat")
+            for name, source in self.sources.items()
+        }
         self.panels = math.ceil(problem.keys / blocks.columns)
         self.padded = math.ceil(problem.width / blocks.lanes) * blocks.lanes
         keys = self.panels * blocks.columns
@@ -49,7 +51,7 @@ class Arrays:
     def element(self, name: str, base: Any, row: Any, column: Any) -> Any:
         """Element of a row, counted from a base."""
         place = base + row * self._layout(name).row + column
-        return tirx.BufferLoad(self.views[self.sources[name]], [simple(place)])
+        return tirx.BufferLoad(self.views[name], [simple(place)])
 
     def _layout(self, name: str) -> Layout:
         found = getattr(self.problem, name)

@@ -71,7 +71,10 @@ def _loop(
     of_reads, of_writes = (sorted({arrays.sources[one] for one in names}) for names in (reads, writes))
     regions = [[arrays.params[one] for one in numbers] for numbers in (of_reads, of_writes)]
     regions[0 if writes else 1] += panels
-    views = [DeclBuffer(arrays.views[one], data=arrays.params[one].data) for one in (*of_reads, *of_writes)]
+    views = [
+        DeclBuffer(arrays.views[one], data=arrays.params[arrays.sources[one]].data)
+        for one in (*reads, *writes)
+    ]
     block = SBlock([inside], *map(_regions, regions), name, sequence(*views, body(inside.var)))
     return For(at, number(0), extent, ForKind.SERIAL, SBlockRealize([at], True, block))
 

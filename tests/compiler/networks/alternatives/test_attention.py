@@ -10,6 +10,7 @@ from foretune.compiler.networks.alternatives import attention as offered
 from foretune.compiler.networks.alternatives.alternatives import Alternative, with_alternatives
 from foretune.compiler.networks.alternatives.attention import attention_alternatives
 from foretune.compiler.networks.lowering.lowering import LoweringError
+from foretune.compiler.templates.cpu.programs import template_traces
 from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.deploy.outputs import compare_outputs
@@ -74,6 +75,12 @@ def test_the_network_computes_the_same(way: str) -> None:
     assert "fused_attention" in calls and not any("softmax" in name for name in calls)
     outputs = compile_network(changed, HERE)(*network.inputs)
     assert compare_outputs(network.reference_outputs(), outputs).agrees
+
+
+def test_a_template_schedules_attention_whose_query_key_and_value_are_one_array() -> None:
+    _, _, (alternative,) = found_in("library")
+    (task,) = alternative.offer.tasks
+    assert len(template_traces(task.mod, SERVER, None, 2)) == 1
 
 
 @pytest.mark.parametrize("way", ["squares", "other denominator", "one score is zero"])
