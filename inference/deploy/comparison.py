@@ -19,9 +19,9 @@ from ...compiler.types import INT8
 from ...dataset.measure.worker.scratch import ScratchFolder
 from ..run.result import Contestant
 from .compile import CompiledNetwork, NetworkBuildError
-from .onnx_exporter import OnnxExporter
 from .outputs import OutputCheck
 from .rivals.base import CPU, Engine, Form
+from .rivals.onnx_exporter import OnnxExporter
 from .rivals.process import save_arrays
 from .rivals.registry import LIBRARY, RIVALS, engine_class
 from .rivals.taking_part import why_not

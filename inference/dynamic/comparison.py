@@ -17,9 +17,9 @@ from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, Sizes, si
 from ...compiler.tvm_compat import available_cores
 from ...dataset.measure.worker.scratch import ScratchFolder
 from ..deploy.comparison import Compare
-from ..deploy.onnx_exporter import OnnxExporter
 from ..deploy.original import comparison_with_original
 from ..deploy.rivals.base import Bounds, Form
+from ..deploy.rivals.onnx_exporter import OnnxExporter
 from ..deploy.rivals.process import save_arrays
 from ..deploy.rivals.registry import RIVALS, engine_class
 from ..deploy.rivals.taking_part import why_not

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...compiler.tvm_compat import available_cores
-from .runners import EngineWorker, RunnerError
+from ....compiler.tvm_compat import available_cores
+from ..runners import EngineWorker, RunnerError
 
 
 class OnnxExporter:
