@@ -151,7 +151,8 @@ class TuningRun(ABC):
                     soft_wrap=True,
                 )
             workforce = Workforce(
-                target, config.search, config.checkpoint, config.executor, config.measure, config.workers
+                *(target, config.search, config.checkpoint, config.executor, config.measure, config.workers),
+                compiles=config.compiles_predictions,
             )
             self.timeline.start(workforce.pids)
         with self._ended(workforce), ExitStack() as stack:
