@@ -23,9 +23,10 @@ from foretune.inference.inspect import run as inspect
 from foretune.inference.run.config import TuneConfig
 from foretune.inference.run.result import NOTHING_TO_TUNE, TuneResult
 from foretune.inference.run.result_file import load_result
-from foretune.inference.search.alternatives import _expected, needed_tasks, preferred, take
+from foretune.inference.search.alternatives import _expected, preferred, take
 from foretune.inference.search.config import OneShotConfig
 from foretune.inference.search.limits import Limits
+from foretune.inference.search.opening import needed_tasks
 from foretune.inference.tune import run
 from foretune.inference.workers.searchers import start_searchers
 from rich.console import Console
@@ -237,7 +238,7 @@ def test_expected_gains_decide_nothing_where_a_way_was_measured() -> None:
     _, alternatives = parts()
     body, residual = (replace(one, gain=gain) for one, gain in zip(alternatives, (2.0, 0.5), strict=True))
     latency_s = {body.offer.replaces[0]: 1e-3}
-    expected = _expected([body.offer, residual.offer], latency_s)
+    expected = _expected([body.offer, residual.offer], latency_s.get)
     assert set(expected.values()) == {1.0, 2.0}
     assert preferred([body.offer, residual.offer], {**latency_s, **expected}.get) == []
     faster = replace(body.offer, replaces=residual.offer.replaces, gain=3.0)
