@@ -303,8 +303,7 @@ def server_pids() -> list[int]:
 
 
 def _shared(module: str, without: str, environment: Mapping[str, str]) -> _Shared:
-    variables = tuple(sorted(environment.items()))
-    return _Shared(module, without, variables, os.environ.get("PYTHONPATH", ""))
+    return _Shared(module, without, (*sorted(environment.items()),), os.environ.get("PYTHONPATH", ""))
 
 
 def import_ahead(module: str, *, without: str = "", environment: Mapping[str, str] | None = None) -> None:
@@ -338,8 +337,7 @@ def start_warm(
     request = json.dumps({"environment": everything, "folder": str(Path.cwd())}).encode()
     if forked and WORKS_HERE and len(request) < MESSAGE_BYTES:
         with suppress(OSError):
-            kind = _shared(module, without, further)
-            return _servers().fork(kind, request, errors.fileno(), argument)
+            return _servers().fork(_shared(module, without, further), request, errors.fileno(), argument)
     return start_tied(
         ["-m", module, str(argument)],
         deaf=True,

@@ -243,7 +243,7 @@ def test_expected_gains_decide_nothing_where_a_way_was_measured() -> None:
     assert preferred([body.offer, residual.offer], {**latency_s, **expected}.get) == []
     faster = replace(body.offer, replaces=residual.offer.replaces, gain=3.0)
     slower = replace(residual.offer, gain=2.0)
-    found = preferred([slower, faster], _expected([slower, faster], {}).get)
+    found = preferred([slower, faster], _expected([slower, faster], {}.get).get)
     assert [offer.gain for offer in found] == [3.0, 2.0]
 
 
@@ -252,7 +252,7 @@ def test_an_expected_gain_of_several_calls() -> None:
     _, (body, residual) = parts()
     replaces = (*body.offer.replaces, *residual.offer.replaces)
     both = replace(body.offer, replaces=replaces, replaced=("a", "b"), gain=1.25)
-    expected = _expected([both], {})
+    expected = _expected([both], {}.get)
     assert sorted(expected.values()) == [1.0, 1.0, 1.6]
     assert preferred([both], expected.get) == [both]
     slower = replace(both, gain=0.8)
