@@ -214,9 +214,14 @@ def test_without_a_measurement_expected_gains_decide(
         measure=False, rounds=1, top_k=4, replay_factor=1, surrogate=False, finalists=0, templates=1
     )
     checkpoint = str(random_checkpoint(tmp_path / "random"))
-    result = run(config(tmp_path, search=replace(search, processes=0), checkpoint=checkpoint), QUIET)
+    settings = config(tmp_path, search=replace(search, processes=0), checkpoint=checkpoint)
+    result = run(settings, QUIET)
     assert chosen(result) == [(2, taken[0], None, None), (1, taken[1], None, None)]
     assert result.outputs_match
+    left_out = [task for task in result.tasks if not task.weight]
+    assert len(left_out) == 2 and not any(task.predicted or task.candidates_proposed for task in left_out)
+    again = run(replace(settings, require_database=True), QUIET)
+    assert chosen(again) == chosen(result) and again.outputs_match
     weights = {task.name: task.weight for task in result.tasks if "winograd" in task.name}
     assert list(weights.values()) == taken
 
