@@ -16,7 +16,7 @@ from ...compiler.types import INT8, WIDE
 from ...errors import UserError
 from ...terminal import say
 from ..anytime.library import AnytimeLibrary, Subject, open_tasks
-from ..deploy.comparison import comparison_of
+from ..deploy.comparison import Comparison, comparison_of
 from ..deploy.original import Original
 from ..deploy.trial import Trial, Tuned
 from ..search.alternatives import take
@@ -43,25 +43,19 @@ class NetworkRun(TuningRun):
         """Tunes, compiles, checks and times the network, and writes the report. Raises UserError."""
         config = self.config
         comparison_runs = load_comparison_runs(config.report.beside)
-        trial = Trial(config, self.console, self.watch, self.elapsed_s, objects=self.objects)
         with ExitStack() as contestants, ExitStack() as stack:
             opened = stack.enter_context(self.opened())
-            trial.predicted = self.predicted
+            trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted, self.objects)
             with (
                 self.watch.stage("network to tasks"),
                 self.console.status(f"turning {config.network} into tasks"),
             ):
-                network, original = self._checked()
-                if config.executor.kind == "local" and self._expects_nothing(opened.database):
-                    # The process that loads the library imports for longer than this one compiles.
-                    trial.comparison = comparison_of(config, network, opened.target)
-                    contestants.enter_context(trial.comparison).start([TUNED])
+                network, original, trial.comparison = self._checked(opened, contestants)
                 lowered = self._lowered(network, original, opened.target)
             joined = self.joined_calls(lowered.relax_mod, opened.target)
             templates = self.gpu_templates(lowered.tasks, opened, joined)
             if config.anytime:
-                subject = Subject(network, original, lowered, opened)
-                self.anytime = AnytimeLibrary(trial, subject, self.left_s)
+                self.anytime = AnytimeLibrary(trial, Subject(network, original, lowered, opened), self.left_s)
             with trial.keeping_library():
                 tuner, found = self.tune(lowered.tasks, opened, lowered.offers)
             self._end_search(tuner, opened, stack)
@@ -130,14 +124,20 @@ class NetworkRun(TuningRun):
         early_s = {task.workload_hash: task.untuned_latency_s for task in found}
         return with_untuned(results, {**early_s, **late_s}, replaces) if late_s else results
 
-    def _checked(self) -> tuple[Network, Original]:
-        """The network, and the original that its outputs are compared with.
+    def _checked(self, opened: Opened, stack: ExitStack) -> tuple[Network, Original, Comparison | None]:
+        """The network, the original that its outputs are compared with, and a comparison that has begun.
 
-        Raises MemoryLimitError if there is no room for the run.
+        The comparison is None if a search is expected. Otherwise the process that will load the library has
+        started, as its imports take longer than the rest; `stack` ends it. Raises MemoryLimitError if there
+        is no room for the run.
         """
         config, network = self.config, self._loaded()
         check_memory(config, network.name, weight_bytes(network))
-        return network, original_of(network, config, self.work)
+        comparison = None
+        if config.executor.kind == "local" and self._expects_nothing(opened.database):
+            comparison = stack.enter_context(comparison_of(config, network, opened.target))
+            comparison.start([TUNED])
+        return network, original_of(network, config, self.work), comparison
 
     def _lowered(self, network: Network, original: Original, target: Target) -> LoweredNetwork:
         """The lowered network. Raises MemoryLimitError if there is no room for the run."""

@@ -261,4 +261,4 @@ def test_an_expected_gain_of_several_calls() -> None:
     assert sorted(expected.values()) == [1.0, 1.0, 1.6]
     assert preferred([both], expected.get) == [both]
     slower = replace(both, gain=0.8)
-    assert preferred([slower], _expected([slower], {}).get) == []
+    assert preferred([slower], _expected([slower], {}.get).get) == []
