@@ -102,6 +102,8 @@ def _run(names: list[str], command: Command, words: Sequence[str]) -> None:
     from .hydra_command import restore_log_levels, run_command
 
     def job(config: DictConfig) -> Any:
+        if command.ahead:
+            import_module(f".{command.ahead}", __package__).start(config)
         # Imported here, so that neither --help nor a wrong option waits for TVM or torch.
         with _without_collections():
             module: Any = import_module(f".{command.module}", __package__)

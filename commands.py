@@ -11,6 +11,7 @@ class Command:
     """A sub-command: calls `function` of `module` with the settings that its file in conf/ composes.
 
     Leading words without "=" are values of the option `positional`, which is a list if `several` is true.
+    `ahead` is a module whose `start` gets the settings before `module` is imported.
     """
 
     summary: str
@@ -18,6 +19,7 @@ class Command:
     function: str = "main"
     positional: str | None = None
     several: bool = False
+    ahead: str = ""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,10 @@ FORETUNE = Group(
         ),
         "advise": Command("measure cheap changes to the design of a network", "inference.advise"),
         "inspect": Command("show the tasks and the expected tuning time", "inference.inspect"),
-        "tune": Command("tune a network, then compile, check and time it", "inference.tune"),
+        "tune": Command(
+            *("tune a network, then compile, check and time it", "inference.tune"),
+            ahead="inference.workers.ahead",
+        ),
         "bundle": BUNDLE,
         "serve": Command(
             "keep the imports in memory, so that other commands start at once", "inference.serve"

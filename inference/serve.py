@@ -34,7 +34,11 @@ from ..signals import ENDING, exit_status
 from ..terminal import CommandConsole, say
 from ..wording import counted, visible
 
-IMPORTS = ("foretune.inference.tune", "torch.export", "tvm.relax.frontend.torch")
+IMPORTS = (
+    "foretune.inference.tune",
+    "foretune.compiler.networks.importing.torch_import",
+    "foretune.inference.dynamic.run",
+)
 """Modules that commands share."""
 
 OUTDATED = "has other code or other variables than this command; start it again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import psutil
 from hydra.core.hydra_config import HydraConfig
@@ -17,14 +18,15 @@ from ..models.checkpoints.checkpoint import load_card
 from ..models.checkpoints.shipped import AUTO
 from ..sweep import RunOutcome
 from ..terminal import CommandConsole
-from .dynamic.result import DynamicResult
-from .dynamic.run import DynamicRun
-from .dynamic.settings import check_dynamic
 from .run.config import TuneConfig
 from .run.network_run import NetworkRun
 from .run.network_set import export_of
 from .run.result import TUNED, TuneResult, by_tasks_s
 from .run.set_run import SetRun
+
+if TYPE_CHECKING:
+    from .dynamic.result import DynamicResult
+    from .dynamic.run import DynamicRun
 
 
 def run(
@@ -36,9 +38,16 @@ def run(
     kept. `started` is the time at which the run began, on `time.time`'s clock, if that was before this call.
     """
     _check_paths(config)
-    kind = DynamicRun if config.is_dynamic else SetRun if config.is_set else NetworkRun
     with disk_errors(config.folder, kept=f"what was measured is kept in {config.database}"):
-        return kind(config, console or CommandConsole(), started or time.time()).run()
+        return _kind(config)(config, console or CommandConsole(), started or time.time()).run()
+
+
+def _kind(config: TuneConfig) -> type[NetworkRun | SetRun | DynamicRun]:
+    if config.is_dynamic:
+        from .dynamic.run import DynamicRun  # other runs need none of its imports
+
+        return DynamicRun
+    return SetRun if config.is_set else NetworkRun
 
 
 def _check_paths(config: TuneConfig) -> None:
@@ -56,6 +65,8 @@ def check(config: TuneConfig) -> None:
     for member in config.members:
         check_name(member.network)
     if config.is_dynamic:
+        from .dynamic.settings import check_dynamic
+
         check_dynamic(config)
     if config.checkpoint not in (None, AUTO):
         load_card(config.checkpoint)
@@ -69,7 +80,7 @@ def main(config: DictConfig) -> RunOutcome:
     settings = from_hydra(config, TuneConfig)
     check(settings)  # before processes start and the machine is measured
     result = run(settings, started=started)
-    if isinstance(result, DynamicResult):
+    if not isinstance(result, TuneResult):
         return RunOutcome("tuned ms", None, lower_is_better=True)
     seconds = result.median_s(TUNED) or by_tasks_s(result.tasks, lambda task: task.latency_s)
     return RunOutcome("tuned ms", None if seconds is None else 1e3 * seconds, lower_is_better=True)

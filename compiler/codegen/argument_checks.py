@@ -30,8 +30,13 @@ def marked_internal(mod: tvm.IRModule) -> tvm.IRModule:
             _add_calls(func, called, checked)
     marked = tvm.IRModule(mod.functions, attrs=mod.attrs)
     for name in called - checked:
-        marked[name] = mod[name].with_attr(_UNCHECKED, True)
+        marked[name] = as_internal(mod[name])
     return marked
+
+
+def as_internal(func: PrimFunc) -> PrimFunc:
+    """The function, marked as one that gets no arrays of the caller."""
+    return func.with_attr(_UNCHECKED, True)
 
 
 def _add_calls(func: relax.Function, called: set[str], checked: set[str]) -> None:

@@ -24,8 +24,8 @@ from tvm.target import Target
 
 from ..host.file_cache import FileCache, code_version
 from ..tvm_compat import changes_layout, runs_here, target_to_json
-from .argument_checks import is_internal
-from .compilation import compile_module
+from .argument_checks import as_internal, is_internal
+from .compilation import TIMED, compile_module, entries
 
 _PREFIX = "__tvm_ffi_"
 """Prefix of TVM's functions in an object file."""
@@ -124,6 +124,12 @@ class ObjectFiles:
             OBJECTS.store({_key(symbol): [data] for symbol, data in new.items()})
             self._in_cache.update(new)
         return Linked(symbols, objects)
+
+    def prepare(self, mod: tvm.IRModule, target: Target) -> None:
+        """Makes the object file of a scheduled program for a network that calls it between other programs."""
+        program, _ = entries(mod, checked=False)
+        func = as_internal(_without_layout_change(program[TIMED]))
+        self.linked_into(tvm.IRModule({TIMED: func}), target)
 
     def _object(self, symbol: str, func: tirx.PrimFunc, target: Target) -> bytes | None:
         """The object file of a function; None if it does not build, as the network's compilation reports."""

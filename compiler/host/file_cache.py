@@ -77,6 +77,10 @@ class FileCache:
         with suppress(OSError):
             self.path(key).unlink()
 
+    def clear(self) -> None:
+        """Removes all files."""
+        self._make_room(-1)
+
     def _write(self, key: str, parts: Sequence[bytes]) -> None:
         path = self.path(key)
         partial = path.with_name(f".{uuid4().hex}.{path.name}")  # with the suffix, to be removed if it stays

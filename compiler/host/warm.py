@@ -263,6 +263,11 @@ class _Servers:
             server = self._of[kind] = _Server(kind)
             return server.fork(request, errors, argument)
 
+    def start(self, kind: _Shared) -> None:
+        with self._lock:
+            if kind not in self._of:
+                self._of[kind] = self._lent(kind) or _Server(kind)
+
     def pids(self) -> list[int]:
         with self._lock:
             return [pid for server in self._of.values() for pid in server.pids()]
@@ -297,6 +302,17 @@ def server_pids() -> list[int]:
     return _servers().pids()
 
 
+def _shared(module: str, without: str, environment: Mapping[str, str]) -> _Shared:
+    return _Shared(module, without, (*sorted(environment.items()),), os.environ.get("PYTHONPATH", ""))
+
+
+def import_ahead(module: str, *, without: str = "", environment: Mapping[str, str] | None = None) -> None:
+    """Starts the imports of later calls of `start_warm` with these arguments, in another process."""
+    if WORKS_HERE:
+        with suppress(OSError):  # the later call tells what is wrong
+            _servers().start(_shared(module, without, environment or {}))
+
+
 def start_warm(
     module: str,
     argument: int,
@@ -320,9 +336,8 @@ def start_warm(
     everything = {**os.environ, **further}
     request = json.dumps({"environment": everything, "folder": str(Path.cwd())}).encode()
     if forked and WORKS_HERE and len(request) < MESSAGE_BYTES:
-        kind = _Shared(module, without, tuple(sorted(further.items())), os.environ.get("PYTHONPATH", ""))
         with suppress(OSError):
-            return _servers().fork(kind, request, errors.fileno(), argument)
+            return _servers().fork(_shared(module, without, further), request, errors.fileno(), argument)
     return start_tied(
         ["-m", module, str(argument)],
         deaf=True,

@@ -21,7 +21,7 @@ from ..described_task import described_task
 from ..task import Task
 from ..tvm_compat import as_task_module, has_blocks, workload_hash
 from ..types import INTEGERS
-from .importing import onnx_import, torch_import
+from .importing import onnx_import
 from .loading import Network, kind_and_line
 from .low_precision.integer_products import in_integers
 from .low_precision.quantisation import quantised
@@ -71,6 +71,8 @@ def to_relax(
         with stage(_ONNX), _export_step(network, _ONNX):
             mod = onnx_import.to_relax(path, network.inputs)
     else:
+        from .importing import torch_import  # its imports last, and a network in the cache needs none
+
         assert network.module is not None
         with stage(_EXPORT), _export_step(network, _EXPORT):
             program = torch_import.export(network.module, network.torch_inputs())

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from .importing import onnx_graph, torch_import
+from .importing import onnx_graph
 from .importing.onnx_import import as_file
 from .loading import Network
 
@@ -44,6 +44,8 @@ def prefixes_of(network: Network) -> Prefixes:
 
 
 def _of_module(network: Network) -> Prefixes:
+    from .importing import torch_import  # see extraction.to_relax
+
     assert network.module is not None
     whole = torch_import.export(network.module, network.torch_inputs()).module()
     assert isinstance(whole, fx.GraphModule)

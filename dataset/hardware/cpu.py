@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 import platform
 import re
+from collections.abc import Mapping
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from ...compiler.hardware import DISTURBED, Hardware
+from ...compiler.host.file_cache import FileCache, code_version
 from ...compiler.host.threads import linear_algebra_threads
 
 _CPU_INFO = Path("/proc/cpuinfo")
@@ -29,6 +33,11 @@ _INSTRUCTION_SETS = (
 _USUAL_LINE_BYTES = 64
 _MATRIX_ROWS = 1024
 _SMALLEST_COPY_BYTES = 128 * 1024**2
+
+PEAKS = FileCache("peaks", 2**20)
+"""Undisturbed peaks of this machine, which later runs read."""
+
+_Peaks = tuple[tuple[float, bool], tuple[float, bool]]
 
 
 def cpu_name() -> str:
@@ -58,7 +67,7 @@ def probe_cpu(cores: int, measured: bool = True) -> Hardware:
     then, so the description identifies the device but does not serve as features.
 
     Measurements that other work on the machine disturbs are repeated, and the best counts. If none is
-    undisturbed, DISTURBED is in the details.
+    undisturbed, DISTURBED is in the details. Undisturbed ones are kept in the user's cache folder.
 
     `frequency_ghz` is the maximum that the system allows for a core or, if it reports none, the highest
     current frequency.
@@ -69,6 +78,7 @@ def probe_cpu(cores: int, measured: bool = True) -> Hardware:
 def forget_probes() -> None:
     """Lets the next `probe_cpu` measure the peaks again, for example because the machine is quiet now."""
     _probed.cache_clear()
+    PEAKS.clear()
 
 
 @cache
@@ -78,7 +88,7 @@ def _probed(cores: int, measured: bool) -> Hardware:
     details = _details(info, flags)
     peak_gflops, bandwidth_gbs = math.nan, math.nan
     if measured:
-        (peak_gflops, slow), (bandwidth_gbs, slow_copy) = _measure(cores)
+        (peak_gflops, slow), (bandwidth_gbs, slow_copy) = _peaks(cores, details)
         if slow or slow_copy:
             details[DISTURBED] = True
     return Hardware(
@@ -169,7 +179,21 @@ def _cache_bytes(level: int) -> int:
     return int(size[:-1]) * units[size[-1]] if size and size[-1] in units else int(size or 0)
 
 
-def _measure(cores: int) -> tuple[tuple[float, bool], tuple[float, bool]]:
+def _peaks(cores: int, details: Mapping[str, Any]) -> _Peaks:
+    """`_measure`, or its undisturbed result of an earlier run on a machine with these details."""
+    machine = [cpu_name(), cores, sorted(details.items())]
+    way = [_MATRIX_ROWS, _SMALLEST_COPY_BYTES, *code_version(), *code_version(Path(__file__).parent)]
+    key = sha256(repr([*machine, *way]).encode()).hexdigest()
+    if (kept := PEAKS.load(key)) is not None:
+        gflops, gbs = json.loads(bytes(kept))
+        return (gflops, False), (gbs, False)
+    found = _measure(cores)
+    if not any(disturbed for _, disturbed in found):
+        PEAKS.store({key: [json.dumps([rate for rate, _ in found]).encode()]})
+    return found
+
+
+def _measure(cores: int) -> _Peaks:
     """Peak float32 GFLOP/s and memory GB/s of `cores` threads, each with whether other work disturbed it."""
     import torch
 

@@ -8,16 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import NDArray
 from tvm.support.cc import get_cc
+from tvm.target import Target
 
 from ...compiler.networks import Network
+from ...compiler.targets import is_cpu
 from ...compiler.tvm_compat import available_cores
 from ...compiler.types import INT8
 from ...dataset.measure.worker.scratch import ScratchFolder
-from ..run.result import Contestant
+from ..run.result import TUNED, UNTUNED, Contestant
 from .compile import CompiledNetwork, NetworkBuildError
 from .outputs import OutputCheck
 from .rivals.base import CPU, Engine, Form
@@ -27,6 +29,9 @@ from .rivals.registry import LIBRARY, RIVALS, engine_class
 from .rivals.taking_part import why_not
 from .runners import InlineRunner, ProcessRunner, Runner, RunnerError
 from .timing import Timing, time_in_turns
+
+if TYPE_CHECKING:
+    from ..run.config import TuneConfig
 
 TVM_LIMIT_S = 900.0
 """Seconds that a network compiled by TVM may spend loading and running once; an untuned one is slow."""
@@ -113,6 +118,10 @@ class Comparison:
         self._stack = ExitStack()
 
     def __enter__(self) -> Comparison:
+        scratch = ScratchFolder()
+        self._stack.callback(scratch.cleanup)
+        self._folder, self._inputs = scratch.path, scratch.path / "inputs.npz"
+        save_arrays(self._inputs, self._network.inputs)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -122,17 +131,15 @@ class Comparison:
         """Ends the processes and removes their files."""
         self._stack.close()
 
-    def start(self) -> None:
-        """Starts the processes that will load TVM's libraries; their imports run in the background."""
-        scratch = ScratchFolder()
-        self._stack.callback(scratch.cleanup)
-        self._folder, self._inputs = scratch.path, scratch.path / "inputs.npz"
-        save_arrays(self._inputs, self._network.inputs)
+    def start(self, forms: Sequence[str] | None = None) -> None:
+        """Starts the processes that will load TVM's libraries; their imports run in the background.
+
+        `forms` are the ones to start, by default all. A form whose process runs is left out.
+        """
         if self._device == CPU and get_cc() is not None:
-            self._libraries = {
-                name: self._library(name, self._folder / f"{number}.so")
-                for number, name in enumerate(self._forms)
-            }
+            for number, name in enumerate(self._forms):
+                if name not in self._libraries and (forms is None or name in forms):
+                    self._libraries[name] = self._library(name, self._folder / f"{number}.so")
 
     def enter(self, forms: Sequence[CompiledForm]) -> None:
         """Adds TVM's compiled forms, and starts the rivals' processes, whose imports run in parallel.
@@ -252,6 +259,19 @@ class Comparison:
         entry.row = replace(entry.row, max_abs_difference=check.max_abs_difference)
         if not check.agrees and entry.row.name not in self._forms:
             raise RunnerError(f"other outputs: {check.describe()}")
+
+
+def comparison_of(config: TuneConfig, network: Network, target: Target) -> Comparison:
+    """Comparison of a run's tuned and untuned network with the rivals of its settings."""
+    return Comparison(
+        network,
+        config.network_arguments,
+        [TUNED, UNTUNED],
+        config.rivals,
+        device=CPU if is_cpu(target) else target.kind.name,
+        limit_s=config.rival_limit_s,
+        dtype=config.lowering.dtype,
+    )
 
 
 def _attempt(entry: _Entry, step: Callable[[], None]) -> None:

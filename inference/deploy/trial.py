@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -39,13 +39,12 @@ from ..run.result import (
 )
 from ..run.written_library import WrittenLibrary
 from .agreement import measure_agreement
-from .comparison import Comparison, CompiledForm
+from .comparison import Comparison, CompiledForm, comparison_of
 from .compile import CompiledNetwork, compile_network, workload_hashes
 from .fresh_process import FreshProcessError, time_in_fresh_process
 from .original import Original
 from .outputs import OutputCheck
 from .peak import fma_peak_gflops
-from .rivals.base import CPU
 from .wrong_schedules import without_wrong_schedules
 
 if TYPE_CHECKING:
@@ -114,6 +113,8 @@ class Trial:
         self.objects = ObjectFiles() if objects is None else objects
         self.written: list[WrittenLibrary] = []
         """Libraries that were written to `config.export`, each of which replaced the one before."""
+        self.comparison: Comparison | None = None
+        """Comparison that the caller opened before, and closes."""
 
     def timed(
         self, tuned: Tuned, complete: Callable[[], Sequence[TaskResult]] | None = None
@@ -236,16 +237,10 @@ class Trial:
             )
         # Without a schedule, nothing runs on a GPU.
         untuned = on_cpu and self._time_for_untuned(tuned.results, unknown_s=0.0)
-        with Comparison(
-            network,
-            config.network_arguments,
-            [TUNED, UNTUNED] if untuned else [TUNED],
-            config.rivals,
-            device=CPU if on_cpu else target.kind.name,
-            limit_s=config.rival_limit_s,
-            dtype=config.lowering.dtype,
-        ) as comparison:
-            comparison.start()  # imports run during the compilation
+        with ExitStack() as stack:
+            comparison = self.comparison or stack.enter_context(comparison_of(config, network, target))
+            # Imports run during the compilation.
+            comparison.start([TUNED, UNTUNED] if untuned else [TUNED])
             with self.keeping_library():
                 form, timed = self._library_first(tuned)
                 if timed.library_s is not None:

@@ -215,6 +215,12 @@ class TuneConfig:
             )
 
     @property
+    def compiles_predictions(self) -> bool:
+        """Whether search processes compile the programs that they predict, as the run links them later."""
+        linked = self.export is not None or self.executor.kind == "local"
+        return self.cache and linked and not self.search.measure
+
+    @property
     def breadth_first(self) -> bool:
         """Whether each task gets a quick round before the first full search."""
         return self.budget_s is not None and self.search.measure

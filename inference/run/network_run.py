@@ -16,6 +16,7 @@ from ...compiler.types import INT8, WIDE
 from ...errors import UserError
 from ...terminal import say
 from ..anytime.library import AnytimeLibrary, Subject, open_tasks
+from ..deploy.comparison import Comparison, comparison_of
 from ..deploy.original import Original
 from ..deploy.trial import Trial, Tuned
 from ..search.alternatives import take
@@ -25,7 +26,7 @@ from .conversion import lowered_for, original_of
 from .memory import check_memory
 from .opened import Opened
 from .reporting import reported, untuned_timed
-from .result import TaskResult, TuneResult
+from .result import TUNED, TaskResult, TuneResult
 from .result_file import load_comparison_runs
 from .tuning_run import TuningRun
 from .untuned_tasks import with_untuned
@@ -42,19 +43,19 @@ class NetworkRun(TuningRun):
         """Tunes, compiles, checks and times the network, and writes the report. Raises UserError."""
         config = self.config
         comparison_runs = load_comparison_runs(config.report.beside)
-        with ExitStack() as stack:
+        with ExitStack() as contestants, ExitStack() as stack:
             opened = stack.enter_context(self.opened())
+            trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted, self.objects)
             with (
                 self.watch.stage("network to tasks"),
                 self.console.status(f"turning {config.network} into tasks"),
             ):
-                network, original, lowered = self._lowered(opened.target)
+                network, original, trial.comparison = self._checked(opened, contestants)
+                lowered = self._lowered(network, original, opened.target)
             joined = self.joined_calls(lowered.relax_mod, opened.target)
             templates = self.gpu_templates(lowered.tasks, opened, joined)
-            trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted, self.objects)
             if config.anytime:
-                subject = Subject(network, original, lowered, opened)
-                self.anytime = AnytimeLibrary(trial, subject, self.left_s)
+                self.anytime = AnytimeLibrary(trial, Subject(network, original, lowered, opened), self.left_s)
             with trial.keeping_library():
                 tuner, found = self.tune(lowered.tasks, opened, lowered.offers)
             self._end_search(tuner, opened, stack)
@@ -123,19 +124,29 @@ class NetworkRun(TuningRun):
         early_s = {task.workload_hash: task.untuned_latency_s for task in found}
         return with_untuned(results, {**early_s, **late_s}, replaces) if late_s else results
 
-    def _lowered(self, target: Target) -> tuple[Network, Original, LoweredNetwork]:
-        """The network, the original that its outputs are compared with, and its tasks.
+    def _checked(self, opened: Opened, stack: ExitStack) -> tuple[Network, Original, Comparison | None]:
+        """The network, the original that its outputs are compared with, and a comparison that has begun.
 
-        Raises MemoryLimitError if there is no room for the run.
+        The comparison is None if a search is expected. Otherwise the process that will load the library has
+        started, as its imports take longer than the rest; `stack` ends it. Raises MemoryLimitError if there
+        is no room for the run.
         """
         config, network = self.config, self._loaded()
-        weights = weight_bytes(network)
-        check_memory(config, network.name, weights)
-        original = original_of(network, config, self.work)
+        check_memory(config, network.name, weight_bytes(network))
+        comparison = None
+        if config.executor.kind == "local" and self._expects_nothing(opened.database):
+            comparison = stack.enter_context(comparison_of(config, network, opened.target))
+            comparison.start([TUNED])
+        return network, original_of(network, config, self.work), comparison
+
+    def _lowered(self, network: Network, original: Original, target: Target) -> LoweredNetwork:
+        """The lowered network. Raises MemoryLimitError if there is no room for the run."""
+        config = self.config
         # The dry run of a set's network was before the search.
         lowered = lowered_for(network, target, config, self.work, original if self.searches else None)
-        self._need = check_memory(config, network.name, weights, activation_bytes(lowered.relax_mod))
-        return network, original, lowered
+        size = weight_bytes(network), activation_bytes(lowered.relax_mod)
+        self._need = check_memory(config, network.name, *size)
+        return lowered
 
     def _loaded(self) -> Network:
         """Loads the network, with its quantised form next to the report for int8."""

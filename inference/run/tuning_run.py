@@ -37,9 +37,9 @@ from ..database.turns import turn_in
 from ..planners.assembly import reuse_of_run
 from ..planners.base import TaskPlanner
 from ..reuse.base import ReuseMode
-from ..search.alternatives import needed_tasks
+from ..search.alternatives import compared_s
 from ..search.limits import Limits
-from ..search.opening import anything_due
+from ..search.opening import anything_due, needed_tasks
 from ..search.persistence import Ledger
 from ..search.tuner import Hooks, NetworkTuner
 from ..starts.base import StartSource
@@ -151,7 +151,8 @@ class TuningRun(ABC):
                     soft_wrap=True,
                 )
             workforce = Workforce(
-                target, config.search, config.checkpoint, config.executor, config.measure, config.workers
+                *(target, config.search, config.checkpoint, config.executor, config.measure, config.workers),
+                compiles=config.compiles_predictions,
             )
             self.timeline.start(workforce.pids)
         with self._ended(workforce), ExitStack() as stack:
@@ -210,7 +211,8 @@ class TuningRun(ABC):
         """Searches the due tasks and alternatives, and returns their results."""
         config, workforce, database = self.config, opened.workforce, opened.database
         if config.require_database:
-            database.require(needed_tasks(tasks, offers, database.network_latency_s), self.predicted)
+            known_s = compared_s(offers, database.network_latency_s, measured=config.search.measure)
+            database.require(needed_tasks(tasks, offers, known_s), self.predicted)
         searches = not self.only_reads
         with self.watch.stage("start and imports"):
             reuse = reuse_of_run(config.search, opened.target, database, retune=config.retune)

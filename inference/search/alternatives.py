@@ -15,7 +15,6 @@ from ...compiler.networks.alternatives.alternatives import (
     places,
     with_alternatives,
 )
-from ...compiler.task import Task
 from ..planners.base import Round, TaskPlanner
 from ..run.result import BEATEN, AlternativeResult, TaskResult
 from ..run.untuned_tasks import with_untuned
@@ -226,20 +225,6 @@ def preferred(offers: Sequence[Offer], latency_s: Callable[[str], float | None])
     return [offers[number] for _, _, number in sorted(found)]
 
 
-def needed_tasks(
-    tasks: Sequence[Task], offers: Sequence[Offer], latency_s: Callable[[str], float | None]
-) -> list[Task]:
-    """Tasks that a network calls with its preferred alternatives, including the tasks of the alternatives."""
-    left = {task.workload_hash: task.weight for task in tasks}
-    taken: list[Task] = []
-    for offer in preferred(offers, latency_s):
-        if all(left[name] >= offer.calls for name in offer.replaces):
-            taken += offer.tasks
-            for name in offer.replaces:
-                left[name] -= offer.calls
-    return [*(task for task in tasks if left[task.workload_hash]), *taken]
-
-
 @dataclass(frozen=True)
 class Taken:
     """Tuned network with the fastest implementations of its parts."""
@@ -270,8 +255,8 @@ def take(
     latency_s = {name: found.latency_s for name, found in by_name.items()}
     of_offer = {id(alternative.offer): alternative for alternative in alternatives}
     offers = [alternative.offer for alternative in alternatives]
-    compared_s = latency_s if measured else {**latency_s, **_expected(offers, latency_s)}
-    chosen = [of_offer[id(offer)] for offer in preferred(offers, compared_s.get)]
+    compared = compared_s(offers, latency_s.get, measured=measured)
+    chosen = [of_offer[id(offer)] for offer in preferred(offers, compared)]
     taken = dict(zip(map(id, chosen), map(len, places(chosen)), strict=True))
     chosen = [alternative for alternative in chosen if taken[id(alternative)]]
     changed = with_alternatives(relax_mod, chosen)
@@ -303,7 +288,15 @@ def take(
     )
 
 
-def _expected(offers: Sequence[Offer], latency_s: Mapping[str, float | None]) -> dict[str, float]:
+def compared_s(
+    offers: Sequence[Offer], latency_s: Callable[[str], float | None], *, measured: bool
+) -> Callable[[str], float | None]:
+    """Latencies by workload hash for `preferred`; relative ones where a run without measurements has none."""
+    expected = {} if measured else _expected(offers, latency_s)
+    return lambda name: expected.get(name, latency_s(name))
+
+
+def _expected(offers: Sequence[Offer], latency_s: Callable[[str], float | None]) -> dict[str, float]:
     """Relative latencies from expected gains, for offers of one task that have no known latency.
 
     A replaced call has the value 1. Only latencies of one place are compared, so that different places do not
@@ -311,7 +304,7 @@ def _expected(offers: Sequence[Offer], latency_s: Mapping[str, float | None]) ->
     """
     found: dict[str, float] = {}
     for offer in offers:
-        known = any(latency_s.get(name) is not None for name in _names(offer))
+        known = any(latency_s(name) is not None for name in _names(offer))
         if offer.gain is not None and len(offer.tasks) == 1 and not known:
             found.update(dict.fromkeys(offer.replaces, 1.0))
             found[offer.tasks[0].workload_hash] = len(offer.replaces) / offer.gain

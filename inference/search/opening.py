@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...compiler.networks.alternatives.alternatives import Offer, offered_tasks
 from ...compiler.task import Task
@@ -12,7 +12,7 @@ from ..families.registry import family_of
 from ..planners.base import TaskPlanner
 from ..planners.turn_planner import make_planner
 from ..surrogate.shared import Surrogates
-from .alternatives import Contests
+from .alternatives import Contests, compared_s, preferred
 from .config import OneShotConfig
 from .loop import SearchLoop
 from .persistence import Ledger
@@ -47,9 +47,40 @@ def opened_searches(
     contests = Contests(offers, searches, measured=config.measure)
     contests.give_up(config.rounds)
     contests.end_beaten()
+    if not config.measure:
+        _end_unexpected(searches, offers)
     planner.begin(searches)
     contests.leave_out(planner.resized_s, config.rounds)
     return searches, contests
+
+
+def needed_tasks(
+    tasks: Sequence[Task], offers: Sequence[Offer], latency_s: Callable[[str], float | None]
+) -> list[Task]:
+    """Tasks that a network calls with its preferred alternatives, including the tasks of the alternatives."""
+    left = {task.workload_hash: task.weight for task in tasks}
+    taken: list[Task] = []
+    for offer in preferred(offers, latency_s):
+        if all(left[name] >= offer.calls for name in offer.replaces):
+            taken += offer.tasks
+            for name in offer.replaces:
+                left[name] -= offer.calls
+    return [*(task for task in tasks if left[task.workload_hash]), *taken]
+
+
+def _end_unexpected(searches: Sequence[TaskSearch], offers: Sequence[Offer]) -> None:
+    """Ends searches of tasks that a run without measurements does not call, by the expected gains.
+
+    No search ends if a task has a schedule of an earlier run: its latency may decide otherwise.
+    """
+    if any(search.known_s is not None for search in searches):
+        return
+    tasks = [search.task for search in searches if search.task.weight]
+    called = needed_tasks(tasks, offers, compared_s(offers, lambda _: None, measured=False))
+    names = {task.workload_hash for task in called}
+    for search in searches:
+        if search.task.workload_hash not in names and not search.over:
+            search.beat()
 
 
 def anything_due(

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from tvm.target import Target
 
+from ...compiler.codegen.objects import ObjectFiles
 from ...compiler.targets import is_cpu
 from ...compiler.task import Task
 from ...compiler.tvm_compat import (
@@ -49,7 +50,8 @@ class SearchRole(Role):
     """Holds one session per requested task.
 
     Settings: `checkpoint` (None for no checkpoint); `hardware` as JSON; `search`, the fields of
-    OneShotConfig; and `niceness`, which gives the build processes priority over this process.
+    OneShotConfig; `compiles`, whether the run wants only the candidate with the highest score, and its object
+    code in the cache folder; and `niceness`, which gives the build processes priority over this process.
     """
 
     def prepare(self) -> None:
@@ -57,6 +59,7 @@ class SearchRole(Role):
         load_tensor_intrinsics()
         hardware = Hardware.from_json(self.settings["hardware"])
         config = OneShotConfig.from_json(self.settings["search"])
+        self._objects = ObjectFiles(cached=True) if self.settings["compiles"] else None
         self._model = load_cost_model(self.settings["checkpoint"], hardware)
         self._surrogates = Surrogates()
         self._resources = SessionResources(
@@ -87,6 +90,11 @@ class SearchRole(Role):
             candidates = session.propose(request.budget, request.starts, request.parents)
         except NoDesignSpaceError:
             return RoundReply(nothing_to_tune=True)
+        if self._objects is not None and candidates:
+            candidates = [max(candidates, key=lambda one: one.score)]  # the run stores no other one
+            program = session.known.program(candidates[0].trace)
+            with self._model.clock.stage("building"):
+                self._objects.prepare(program.sch.mod, self.target)
         with self._model.clock.stage("embedding and serialising"):
             proposals = tuple(one.with_text_of(session.known.program(one.trace)) for one in candidates)
         return RoundReply(

@@ -17,13 +17,13 @@ from ...dataset.measure.worker.process import WorkerProcess, WorkerSpec
 from ...dataset.measure.worker.replaceable import ReplaceableProcess, paused
 from ...dataset.records.schema import FailureKind
 from ..search.config import OneShotConfig
+from .ahead import SEARCH_ENVIRONMENT, SEARCH_MODULE
 from .base import Searcher
 from .messages import RoundReply, RoundRequest
 
 _NICENESS = 5
 _MOST_BY_DEFAULT = 8  # each process holds TVM, torch and its tasks: half a gigabyte
 _THRIFT = "search.processes=1 workers=1"
-_MODULE = "foretune.inference.workers.search_process"
 
 
 class InlineSearcher:
@@ -93,25 +93,27 @@ def start_searchers(
     *,
     most: int = _MOST_BY_DEFAULT,
     nice: bool = True,
+    compiles: bool = False,
 ) -> list[Searcher]:
     """Starts `config.processes` searchers, by default one per core up to `most`.
 
     A `checkpoint` of None searches without a cost model. `nice` searchers run at a lower priority than other
-    work on this machine. Raises the errors of `OneShotConfig.fitted`.
+    work on this machine. `compiles` as in `SearchRole`. Raises the errors of `OneShotConfig.fitted`.
     """
     config = config.fitted(target)
     spec = WorkerSpec(
         "search",
         target,
         MeasureConfig(),
-        environment={"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        environment=SEARCH_ENVIRONMENT,
         settings={
             "checkpoint": None if checkpoint is None else str(checkpoint),
             "hardware": hardware.to_json(),
             "search": asdict(config),
+            "compiles": compiles,
             "niceness": _NICENESS if nice and config.processes != 0 else 0,
         },
-        module=_MODULE,
+        module=SEARCH_MODULE,
         torch=True,
         thrift=_THRIFT,
     )

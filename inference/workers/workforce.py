@@ -43,18 +43,20 @@ class Workforce:
         executor: ExecutorConfig,
         measure: MeasureConfig,
         workers: int | None = None,
+        *,
+        compiles: bool = False,
     ) -> None:
         """Prepares the processes and starts none.
 
-        `fit` fits `checkpoint` and `search` to the target. `make_executor` gets the other arguments. Raises
-        the errors of `make_executor` and `find_hardware`.
+        `fit` fits `checkpoint` and `search` to the target, and `start_searchers` gets `compiles`.
+        `make_executor` gets the other arguments. Raises the errors of `make_executor` and `find_hardware`.
         """
         self._target = target
         self.search = search
         """Settings of the search, fitted to the target by `fit`."""
         self.checkpoint: str | None = None
         """Cost model of the search; None before `fit` or without a cost model."""
-        self._wanted = checkpoint
+        self._wanted, self._compiles = checkpoint, compiles
         self._of_executor = executor, target, measure, workers
         self._stack, self._searching = ExitStack(), ExitStack()
         self._fitted = self._started = False
@@ -120,8 +122,11 @@ class Workforce:
         self.fit()
         self._started = True
         if self._waits:
+            target_hardware(self._target)  # once, before processes start that would disturb the probe
             self.executor, self._hardware = self._made(), None
-        self.searchers = start_searchers(self.search, self._target, self.checkpoint, self.hardware())
+        self.searchers = start_searchers(
+            *(self.search, self._target, self.checkpoint, self.hardware()), compiles=self._compiles
+        )
         self._stack.callback(self.end_search)
         for searcher in self.searchers:
             self._searching.callback(searcher.close)

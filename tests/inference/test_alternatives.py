@@ -23,9 +23,10 @@ from foretune.inference.inspect import run as inspect
 from foretune.inference.run.config import TuneConfig
 from foretune.inference.run.result import NOTHING_TO_TUNE, TuneResult
 from foretune.inference.run.result_file import load_result
-from foretune.inference.search.alternatives import _expected, needed_tasks, preferred, take
+from foretune.inference.search.alternatives import _expected, preferred, take
 from foretune.inference.search.config import OneShotConfig
 from foretune.inference.search.limits import Limits
+from foretune.inference.search.opening import needed_tasks
 from foretune.inference.tune import run
 from foretune.inference.workers.searchers import start_searchers
 from rich.console import Console
@@ -213,9 +214,14 @@ def test_without_a_measurement_expected_gains_decide(
         measure=False, rounds=1, top_k=4, replay_factor=1, surrogate=False, finalists=0, templates=1
     )
     checkpoint = str(random_checkpoint(tmp_path / "random"))
-    result = run(config(tmp_path, search=replace(search, processes=0), checkpoint=checkpoint), QUIET)
+    settings = config(tmp_path, search=replace(search, processes=0), checkpoint=checkpoint)
+    result = run(settings, QUIET)
     assert chosen(result) == [(2, taken[0], None, None), (1, taken[1], None, None)]
     assert result.outputs_match
+    left_out = [task for task in result.tasks if not task.weight]
+    assert len(left_out) == 2 and not any(task.predicted or task.candidates_proposed for task in left_out)
+    again = run(replace(settings, require_database=True), QUIET)
+    assert chosen(again) == chosen(result) and again.outputs_match
     weights = {task.name: task.weight for task in result.tasks if "winograd" in task.name}
     assert list(weights.values()) == taken
 
@@ -237,12 +243,12 @@ def test_expected_gains_decide_nothing_where_a_way_was_measured() -> None:
     _, alternatives = parts()
     body, residual = (replace(one, gain=gain) for one, gain in zip(alternatives, (2.0, 0.5), strict=True))
     latency_s = {body.offer.replaces[0]: 1e-3}
-    expected = _expected([body.offer, residual.offer], latency_s)
+    expected = _expected([body.offer, residual.offer], latency_s.get)
     assert set(expected.values()) == {1.0, 2.0}
     assert preferred([body.offer, residual.offer], {**latency_s, **expected}.get) == []
     faster = replace(body.offer, replaces=residual.offer.replaces, gain=3.0)
     slower = replace(residual.offer, gain=2.0)
-    found = preferred([slower, faster], _expected([slower, faster], {}).get)
+    found = preferred([slower, faster], _expected([slower, faster], {}.get).get)
     assert [offer.gain for offer in found] == [3.0, 2.0]
 
 
@@ -251,8 +257,8 @@ def test_an_expected_gain_of_several_calls() -> None:
     _, (body, residual) = parts()
     replaces = (*body.offer.replaces, *residual.offer.replaces)
     both = replace(body.offer, replaces=replaces, replaced=("a", "b"), gain=1.25)
-    expected = _expected([both], {})
+    expected = _expected([both], {}.get)
     assert sorted(expected.values()) == [1.0, 1.0, 1.6]
     assert preferred([both], expected.get) == [both]
     slower = replace(both, gain=0.8)
-    assert preferred([slower], _expected([slower], {}).get) == []
+    assert preferred([slower], _expected([slower], {}.get).get) == []

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 from numpy.typing import NDArray
-from scipy import special
 from tvm import tirx
 from tvm.ir import Call
 from tvm.ir.expr import TensorLoad
@@ -25,12 +24,20 @@ from ...operators.shared.tir import extents
 
 Values = NDArray[Any]
 
+
+def _special() -> Any:
+    """SciPy's special functions, whose import lasts a tenth of a second that few networks need."""
+    from scipy import special
+
+    return special
+
+
 REFERENCES: Mapping[str, Callable[[Values], Values]] = {
     "none": lambda x: x,
     "relu": lambda x: np.maximum(x, 0.0),
-    "gelu": lambda x: 0.5 * x * (1.0 + special.erf(x / np.sqrt(2.0))),
+    "gelu": lambda x: 0.5 * x * (1.0 + _special().erf(x / np.sqrt(2.0))),
     "hardswish": lambda x: x * np.clip(x + 3.0, 0.0, 6.0) / 6.0,
-    "silu": lambda x: x * special.expit(x),
+    "silu": lambda x: x * _special().expit(x),
     "softplus": lambda x: np.logaddexp(x, 0.0),
 }
 """Activations of `problem.ACTIVATIONS` in NumPy."""
@@ -66,8 +73,8 @@ _CALLS: Mapping[str, Callable[..., Values]] = {
     "sqrt": np.sqrt,
     "fabs": np.abs,
     "abs": np.abs,
-    "erf": special.erf,
-    "sigmoid": special.expit,
+    "erf": lambda x: _special().erf(x),
+    "sigmoid": lambda x: _special().expit(x),
     "if_then_else": np.where,
 }
 

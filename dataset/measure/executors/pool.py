@@ -14,14 +14,14 @@ from typing import Any
 
 from tvm.target import Target
 
-from ....compiler.tvm_compat import available_cores, target_cores
+from ....compiler.tvm_compat import available_cores
 from ...hardware import Hardware
 from ...hardware.target_hardware import target_hardware
 from ...records.schema import FailureKind
 from ..job import MeasureConfig, MeasureJob, MeasureOutcome, outcome_from_reply
 from ..machine_errors import DevicesLostError
 from ..worker.losses import KILLS_ALLOWED, Losses
-from ..worker.process import WorkerLostError, WorkerProcess, WorkerSpec, WorkerStartError, existing_pids
+from ..worker.process import WorkerLostError, WorkerProcess, WorkerStartError, existing_pids, host_spec
 from ..worker.reference import warn_unchecked
 from ..worker.roles import LIBRARIES_KEPT
 from ..worker.scratch import ScratchFolder
@@ -72,10 +72,7 @@ class WorkerPool:
         self.config = config or MeasureConfig()
         self.timing_context: Callable[[], AbstractContextManager[object]] = nullcontext
         """Context entered while programs are timed, not while they are built; can pause other work."""
-        cores = str(target_cores(target))
-        self._spec = WorkerSpec(
-            "host", target, self.config, environment={"TVM_NUM_THREADS": cores, "OMP_NUM_THREADS": cores}
-        )
+        self._spec = host_spec("host", target, self.config)
         self._measuring = threading.Lock()
         self._folder = ScratchFolder()
         # By content key of the module or reference, least recently used first.

@@ -15,7 +15,7 @@ from ....files import write_whole
 from ...hardware import Hardware
 from ...records.schema import FailureKind
 from ..job import MeasureConfig
-from .process import WorkerLostError, WorkerProcess, WorkerSpec, WorkerStartError
+from .process import WorkerLostError, WorkerProcess, WorkerStartError, host_spec
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class LightProfiler:
     def _measured(self, instructions: list[Instruction]) -> dict[str, TileCost]:
         names = [instruction.name for instruction in instructions]
         caches = {"l1_bytes": self._hardware.l1_bytes, "l2_bytes": self._hardware.l2_bytes}
-        worker = WorkerProcess(WorkerSpec("tile_timer", self._target, MeasureConfig()))
+        worker = WorkerProcess(host_spec("tile_timer", self._target, MeasureConfig()))
         try:
             worker.wait_ready()
             worker.send({"op": "profile", "instructions": names, **caches})

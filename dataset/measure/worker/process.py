@@ -17,7 +17,7 @@ from tvm.target import Target
 
 from ....compiler.host.memory_kills import out_of_memory_kills, tells_of_no_memory
 from ....compiler.host.warm import Child, start_warm
-from ....compiler.tvm_compat import target_to_json
+from ....compiler.tvm_compat import target_cores, target_to_json
 from ....errors import UserError
 from ...records.schema import FailureKind
 from ..job import MeasureConfig
@@ -66,6 +66,13 @@ class WorkerSpec:
     shares_imports: bool = True
     # Settings with which a run needs less memory for such processes.
     thrift: str = "workers=1"
+
+
+def host_spec(role: str, target: Target, config: MeasureConfig) -> WorkerSpec:
+    """Description of a process that measures on this machine's CPU. All of them share their imports."""
+    cores = str(target_cores(target))
+    environment = {"TVM_NUM_THREADS": cores, "OMP_NUM_THREADS": cores}
+    return WorkerSpec(role, target, config, environment=environment)
 
 
 class WorkerProcess:

@@ -51,12 +51,18 @@ def database(conv: Task) -> ms.Database:
 
 
 @pytest.fixture(scope="module")
-def object_file(conv: Task, database: ms.Database, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """Object file that a measuring process writes of the scheduled convolution."""
+def program(conv: Task, database: ms.Database) -> tvm.IRModule:
+    """The scheduled convolution."""
     record = database.query_tuning_record(as_task_module(conv.mod["main"]), TARGET, "main")
     schedule = tvm.s_tir.Schedule(record.workload.mod)
     record.trace.apply_to_schedule(schedule, remove_postproc=False)
-    mod, _ = entries(schedule.mod, checked=False)
+    return schedule.mod
+
+
+@pytest.fixture(scope="module")
+def object_file(program: tvm.IRModule, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Object file that a measuring process writes of the scheduled convolution."""
+    mod, _ = entries(program, checked=False)
     library = jit(linkable(mod, TARGET, TIMED), TARGET)
     assert library[TIMED] is not None  # as in a measurement, the library is used first
     path = tmp_path_factory.mktemp("object") / "program.o"
@@ -103,6 +109,23 @@ def test_a_linked_program_computes_what_the_compiled_one_does(
     loaded = load(tmp_path / "network.so")(*network.inputs)
     for found, wanted in zip(loaded, compiled(*network.inputs), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_program_that_was_prepared_is_not_compiled_again(
+    network: Network,
+    relax_mod: tvm.IRModule,
+    database: ms.Database,
+    program: tvm.IRModule,
+    compiled: CompiledNetwork,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files, made = ObjectFiles(), []
+    files.prepare(program, TARGET)
+    (symbol,) = files._found
+    monkeypatch.setattr(objects, "_compiled", lambda func, symbol, target: made.append(symbol))
+    linked = compile_network(relax_mod, TARGET, database, kept=files)
+    assert symbol in linked.linked.symbols.values() and symbol not in made
+    assert_same(network, linked, compiled)
 
 
 def test_a_program_with_another_schedule_is_compiled(

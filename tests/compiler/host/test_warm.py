@@ -72,6 +72,15 @@ def test_processes_share_the_imports_of_a_server(module, tmp_path, monkeypatch):
     assert (asked, where, now) == ("None", str(folder), "yes")
 
 
+def test_imports_that_began_ahead_serve_the_later_process(module):
+    warm.import_ahead(module, environment={"AHEAD": "yes"})
+    servers = warm.server_pids()
+    warm.import_ahead(module, environment={"AHEAD": "yes"})
+    _, (server, *_), _ = told_by(module, AHEAD="yes")
+    assert warm.server_pids() == servers and int(server) in servers
+    assert int(told_by(module)[1][0]) not in servers  # another environment
+
+
 def test_variables_that_libraries_read_early_have_a_server_of_their_own(module):
     assert told_by(module)[1][0] != told_by(module, OMP_NUM_THREADS="1")[1][0]
 

@@ -20,6 +20,7 @@ from foretune.dataset.hardware import (
     UnknownHardwareError,
     cpu,
     cuda,
+    forget_probes,
     hardware_names,
     named_hardware,
     probe_cpu,
@@ -224,6 +225,7 @@ def system(tmp_path, monkeypatch):
     monkeypatch.setattr(cpu, "_COUNTERS", tmp_path / "devices")
     monkeypatch.setattr(cpu, "_measure", lambda cores: ((100.0 * cores, False), (10.0 * cores, False)))
     monkeypatch.setattr(cpu, "_probed", cpu._probed.__wrapped__)  # other tests have probed this machine
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
 
 
@@ -260,6 +262,16 @@ def test_a_process_measures_its_cpu_once(system, monkeypatch):
     assert probe_cpu(2) == probe_cpu(2, measured=True) == probe_cpu(cores=2)
     assert probe_cpu(2).peak_gflops == 100.0
     assert probe_cpu(1).peak_gflops == 101.0  # other cores, other figures
+
+
+def test_later_processes_read_undisturbed_peaks_until_they_are_forgotten(system, monkeypatch):
+    figures = iter([((1.0, True), (2.0, False)), *(((rate, False), (2.0, False)) for rate in (3.0, 4.0))])
+    monkeypatch.setattr(cpu, "_measure", lambda cores: next(figures))
+    assert [probe_cpu(2).peak_gflops for _ in range(3)] == [1.0, 3.0, 3.0]
+    monkeypatch.setattr(cpu, "_probed", cache(cpu._probed))
+    assert probe_cpu(2).peak_gflops == 3.0
+    forget_probes()
+    assert probe_cpu(2).peak_gflops == 4.0
 
 
 @pytest.mark.parametrize("disturbed", [(True, False), (False, True), (False, False)])

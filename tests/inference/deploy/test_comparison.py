@@ -84,6 +84,15 @@ def compare(
     return {row.name: row for row in rows}, left_out
 
 
+def test_a_form_may_start_before_the_others(network: Network) -> None:
+    with Comparison(network, ARGUMENTS, (TUNED, UNTUNED), ()) as comparison:
+        started = []
+        for forms in ([TUNED], [TUNED], [TUNED, UNTUNED]):
+            comparison.start(forms)
+            started.append(list(comparison._libraries))
+    assert started == [[TUNED], [TUNED], [TUNED, UNTUNED]]
+
+
 def test_a_form_may_be_announced_and_not_enter(network: Network, compiled: CompiledNetwork) -> None:
     pytest.importorskip("onnxruntime")
     rows, left_out = compare(network, compiled, "onnxruntime", announced=(TUNED, UNTUNED), limit_s=120.0)

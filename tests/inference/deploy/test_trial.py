@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from foretune.compiler.codegen.objects import NOTHING_LINKED, Linked
 from foretune.compiler.tvm_compat import parse_target
-from foretune.inference.deploy import trial as trial_module
+from foretune.inference.deploy import comparison as comparison_module
 from foretune.inference.deploy.comparison import Comparison
 from foretune.inference.deploy.outputs import OutputCheck
 from foretune.inference.deploy.trial import Trial
@@ -110,7 +110,7 @@ def test_a_network_for_another_machine_is_written_without_a_run(tmp_path: Path) 
 class InterruptedRivals(Comparison):
     """Contestants that a user interrupts while they start."""
 
-    def start(self) -> None:
+    def start(self, forms: Any = None) -> None:
         pass
 
     def enter(self, forms: Any) -> None:
@@ -120,7 +120,7 @@ class InterruptedRivals(Comparison):
 def test_the_library_is_written_before_the_results_are_complete_and_the_rivals_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial_module, "Comparison", InterruptedRivals)
+    monkeypatch.setattr(comparison_module, "Comparison", InterruptedRivals)
     printed, library = StringIO(), tmp_path / "net.so"
     config = SimpleNamespace(
         executor=SimpleNamespace(kind="local"),
@@ -132,7 +132,7 @@ def test_the_library_is_written_before_the_results_are_complete_and_the_rivals_s
         network_arguments={},
     )
     runs = FakeTrial(config, Console(file=printed, width=200), StageClock(), lambda: 7.0)  # type: ignore[arg-type]
-    network = SimpleNamespace(quantised_path=None, onnx_path=None)
+    network = SimpleNamespace(inputs=(), quantised_path=None, onnx_path=None)
     subject = SimpleNamespace(**vars(tuned("")), network=network, relax_mod=None)
     written_by_then = []
 

@@ -13,10 +13,10 @@ from foretune.compiler.task import ALTERNATIVE, Task
 from foretune.inference.planners.shares import LatencySharePlanner
 from foretune.inference.reuse.tree import ReuseTree
 from foretune.inference.run.result import BEATEN
-from foretune.inference.search.alternatives import HOPELESS, Contests, needed_tasks, preferred
+from foretune.inference.search.alternatives import HOPELESS, Contests, preferred
 from foretune.inference.search.config import OneShotConfig, StopConfig
 from foretune.inference.search.loop import SearchLoop
-from foretune.inference.search.opening import anything_due
+from foretune.inference.search.opening import anything_due, needed_tasks
 from foretune.inference.search.task_search import TaskSearch
 from foretune.inference.starts.base import Start, StartSource
 from foretune.inference.surrogate.shared import own_surrogate

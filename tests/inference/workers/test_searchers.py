@@ -16,8 +16,10 @@ from types import SimpleNamespace
 
 import pytest
 import tvm
+from foretune.compiler.codegen import objects
+from foretune.compiler.codegen.objects import ObjectFiles
 from foretune.compiler.operators import Dense, to_task
-from foretune.compiler.tvm_compat import as_task_module, parse_target
+from foretune.compiler.tvm_compat import as_task_module, module_from_json, parse_target
 from foretune.dataset.hardware import named_hardware
 from foretune.dataset.measure import WorkerPool
 from foretune.dataset.measure.worker.process import WorkerLostError
@@ -124,6 +126,19 @@ def test_both_kinds_answer_alike_round_by_round(searcher, inline):
         assert all(proposal.embedding.shape == (EMBEDDING_DIM,) for proposal in opened.proposals)
     # One thread and one seed: the same search wherever it runs.
     assert traces(replies[0][0]) == traces(replies[1][0])
+
+
+def test_a_searcher_that_compiles_proposes_the_best_candidate_and_leaves_its_object_code(
+    inline, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (found,) = start_searchers(replace(CONFIG, processes=0), TARGET, "cpu", HARDWARE, compiles=True)
+    (best,), all_of_them = answer(found, opening()).proposals, answer(inline, opening()).proposals
+    assert best.trace == max(all_of_them, key=lambda one: one.score).trace and len(all_of_them) == 2
+    files = ObjectFiles(cached=True)
+    monkeypatch.setattr(objects, "_compiled", lambda *_: pytest.fail("it is compiled again"))
+    files.prepare(module_from_json(best.module), TARGET)
+    assert files._found
 
 
 def test_a_searcher_drafts_with_the_checkpoint_that_fits():

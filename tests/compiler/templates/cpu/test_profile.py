@@ -23,8 +23,10 @@ from foretune.compiler.tvm_compat import parse_target
 from foretune.compiler.types import numpy_type
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.hardware.target_hardware import target_hardware
+from foretune.dataset.measure import WorkerPool
 from foretune.dataset.measure.worker import light_profiler as profiler_module
 from foretune.dataset.measure.worker.light_profiler import LightProfiler
+from foretune.dataset.measure.worker.process import WorkerProcess, WorkerSpec, WorkerStartError
 from tvm.target import Target
 
 from tests.support.contractions import Product
@@ -167,6 +169,23 @@ def test_register_tiles_are_measured_alone(own_cache: Path, monkeypatch: pytest.
     monkeypatch.setattr(LightProfiler, "_measured", lambda *_: steps.append("measured") or {})
     LightProfiler(TARGET, HARDWARE, alone=alone).profile([FMA])
     assert steps == ["alone", "measured", "not alone"]
+
+
+def test_the_timer_shares_the_imports_of_measuring_processes(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs = []
+
+    def started(spec: WorkerSpec) -> WorkerProcess:
+        specs.append(spec)
+        raise WorkerStartError("enough")
+
+    monkeypatch.setattr(profiler_module, "WorkerProcess", started)
+    assert LightProfiler(TARGET, HARDWARE).profile([FMA]) is None
+    monkeypatch.setattr(WorkerPool, "_start", lambda pool: specs.append(pool._spec))
+    WorkerPool(TARGET, workers=1)
+    timer, host = specs
+    assert (timer.module, timer.environment, timer.torch) == (host.module, host.environment, host.torch)
 
 
 def test_a_profile_is_kept_for_later_runs(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
