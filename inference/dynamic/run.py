@@ -79,7 +79,7 @@ class DynamicRun:
             dynamic = dynamic.without_values()
         fused = to_symbolic_relax(network, dynamic, target, config.lowering, self.watch.stage)
         with self.watch.stage("choose kernels"), kernel_times(config, target, self.console) as times:
-            mod, tasks = scheduled(fused, dynamic, target, times)
+            mod, tasks = scheduled(fused, dynamic, target, times, config.lowering)
         beyond = None
         if config.beyond == ALLOW:
             with self.watch.stage("code for other sizes"):
