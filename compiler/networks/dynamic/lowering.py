@@ -29,6 +29,7 @@ from .beyond import any_size
 from .dynamic_inputs import DynamicInputs
 from .symbolic_export import check_guards, export, guards_of
 from .symbolic_import import SymbolicImporter
+from .views import with_views
 
 
 def to_symbolic_relax(
@@ -121,6 +122,7 @@ def scheduled(
     ranges = {symbol.name: (symbol.low, symbol.high) for symbol in dynamic.symbols.values()}
     counts = {symbol.name: symbol.counts for symbol in dynamic.symbols.values()}
     mod, attention = with_attention(mod, ranges, target, lowering)
+    mod = with_views(mod, list(ranges))
     made = with_families(mod, ranges, target, counts, measure)
     rest = [
         var.name_hint
