@@ -24,16 +24,16 @@ from ...templates.cpu.attention.attention import BlockedAttention, Blocks, Layou
 from ...templates.cpu.attention.attention_kernel import symbolic_attention_function
 from ...templates.cpu.attention.choice import attention_blocks, separate_cycles, symbolic_cycles
 from ...templates.cpu.chains.chain_template import ASSUMED_CACHES
-from ...templates.cpu.contraction import variables_of
-from ...templates.cpu.dynamic.families import FamilyTask, Range
+from ...templates.cpu.dynamic.families import FamilyTask
 from ...templates.cpu.dynamic.measured_kernels import ANCHORS, size_at
 from ...templates.cpu.dynamic.nodes import INDEX, number
+from ...templates.gpu.row_matching import intrinsics
 from ...tvm_compat import relax_bindings, target_cores
 from ...types import WIDE
 from ..alternatives.attention import LEAST_GAIN, Found, found_attention
 from ..lowering.lowering import OFF, Lowering
-from .bound import bound
-from .polynomials import Polynomial, fitted, sampled_sizes
+from .bound import bound, symbols_of
+from .polynomials import Ends, Polynomial, fitted, sampled_sizes
 
 ATTENTION = "attention"
 """Kind of the task."""
@@ -47,7 +47,7 @@ _SIZES = ("batch", "heads", "queries", "keys")
 
 
 def with_attention(
-    mod: tvm.IRModule, ranges: Mapping[str, Range], target: Target, lowering: Lowering
+    mod: tvm.IRModule, ranges: Mapping[str, Ends], target: Target, lowering: Lowering
 ) -> tuple[tvm.IRModule, list[FamilyTask]]:
     """The module with one function for each attention, where that is expected to be faster, and their tasks.
 
@@ -58,10 +58,12 @@ def with_attention(
         lowering: its `attention` is off or auto.
     """
     instructions = [one for one in target_instructions(target, WIDE, WIDE, WIDE) if not one.tiles]
-    symbols = _symbols(mod["main"])
-    if lowering.attention == OFF or not instructions or not set(symbols) <= set(ranges) or not symbols:
+    symbols = symbols_of(mod["main"])
+    exponentials = any("exp" in intrinsics(f) for f in mod.functions.values() if isinstance(f, tirx.PrimFunc))
+    if lowering.attention == OFF or not instructions or not symbols or not exponentials:
         return mod, []
-    chains = _chains(mod, list(symbols))
+    ranges = {name: ranges[name] for name in symbols}
+    chains = _chains(mod, ranges)
     made = [(one, _function(one, ranges, instructions, target_cores(target))) for one in chains]
     chosen = [(chain, function) for chain, function in made if function is not None]
     if not chosen:
@@ -69,12 +71,6 @@ def with_attention(
     replacer = _Replacer(mod, list(symbols.values()))
     names = [replacer.add(chain, function) for chain, function in chosen]
     return replacer.module(), [FamilyTask(name, ATTENTION) for name in names]
-
-
-def _symbols(main: relax.Function) -> dict[str, Any]:
-    """Variables of the extents of the inputs, by name."""
-    sizes = [size for param in main.params for size in getattr(param.ty, "shape", None) or ()]
-    return {var.name: var for var in sorted(variables_of(sizes), key=lambda var: var.name)}
 
 
 @dataclass(frozen=True)
@@ -107,9 +103,9 @@ class _Chain:
         )
 
 
-def _chains(mod: tvm.IRModule, names: Sequence[str]) -> list[_Chain]:
+def _chains(mod: tvm.IRModule, ranges: Mapping[str, Ends]) -> list[_Chain]:
     """Attention that copies of the network have at the same places."""
-    samples = sampled_sizes(names)
+    samples = sampled_sizes(ranges)
     found: list[dict[Any, Found]] = []
     for sizes in samples:
         copy = bound(mod, sizes)
@@ -183,7 +179,7 @@ def _kind(found: Found) -> tuple[Any, ...]:
 
 
 def _function(
-    chain: _Chain, ranges: Mapping[str, Range], instructions: Sequence[Instruction], cores: int
+    chain: _Chain, ranges: Mapping[str, Ends], instructions: Sequence[Instruction], cores: int
 ) -> tirx.PrimFunc | None:
     """The function of an attention, if it is expected to be faster than separate ones."""
     at_sizes = [
@@ -252,4 +248,4 @@ class _Replacer(PyExprMutator):
         callee, arguments = self._replacing[binding.var]
         given = [self.visit_expr(one) for one in arguments]
         call = relax.call_tir(callee, [*given, *self._symbols], binding.var.ty)
-        self.builder_.emit_normalized(relax.VarBinding(binding.var, call))
+        self.builder_.emit_normalized(relax.VarBinding(binding.var, self.builder_.normalize(call)))

@@ -11,8 +11,15 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.tirx import PrimFunc
 from tvm.tirx.buffer import is_buffer_var
 
+from ...templates.cpu.contraction import variables_of
 from ...templates.cpu.dynamic.nodes import fixed, number
 from ...tvm_compat import called_function
+
+
+def symbols_of(main: relax.Function) -> dict[str, Any]:
+    """Variables of the extents of the inputs, by name."""
+    sizes = [size for param in main.params for size in getattr(param.ty, "shape", None) or ()]
+    return {var.name: var for var in sorted(variables_of(sizes), key=lambda var: var.name)}
 
 
 def bound(mod: tvm.IRModule, sizes: Mapping[str, int]) -> tvm.IRModule:

@@ -122,7 +122,7 @@ def scheduled(
     ranges = {symbol.name: (symbol.low, symbol.high) for symbol in dynamic.symbols.values()}
     counts = {symbol.name: symbol.counts for symbol in dynamic.symbols.values()}
     mod, attention = with_attention(mod, ranges, target, lowering)
-    mod = with_views(mod, list(ranges))
+    mod = with_views(mod, ranges)
     made = with_families(mod, ranges, target, counts, measure)
     rest = [
         var.name_hint

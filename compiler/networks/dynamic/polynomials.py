@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from math import prod
+from math import isqrt, prod
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,11 @@ _DEGREE = 2
 _EXTRA = 2
 """Sizes more than a polynomial has coefficients: its values there have to agree."""
 
-_PRIMES = (3, 5, 7, 11, 13, 17, 19, 23)
-"""Values of symbols. Different primes keep apart what is equal or 1 at other sizes."""
+_VALUES = 6
+"""Values of each symbol, and one more for each further symbol."""
+
+Ends = tuple[int, int]
+"""Smallest and largest size."""
 
 Monomial = tuple[str, ...]
 """Names of the symbols that are multiplied."""
@@ -53,14 +56,23 @@ class Polynomial:
         return simple(total)
 
 
-def sampled_sizes(names: Sequence[str]) -> list[dict[str, int]]:
-    """Sizes of these symbols whose values determine a polynomial, and some more."""
-    monomials, random = _monomials(names), np.random.default_rng(0)
+def sampled_sizes(ranges: Mapping[str, Ends]) -> list[dict[str, int]]:
+    """Sizes of these symbols whose values determine a polynomial, and some more.
+
+    They are the first ones of each range, or beyond it if it is small. All values of a size are different
+    primes, which keep apart what is equal or 1 at other sizes.
+    """
+    monomials, random = _monomials(list(ranges)), np.random.default_rng(0)
+    values = {name: _primes(low, len(ranges)) for name, (low, _) in ranges.items()}
+
+    def size() -> dict[str, int]:
+        while True:
+            drawn = {name: int(random.choice(some)) for name, some in values.items()}
+            if len(set(drawn.values())) == len(drawn):
+                return drawn
+
     while True:
-        drawn = [
-            dict(zip(names, random.choice(_PRIMES, len(names), replace=False).tolist(), strict=True))
-            for _ in range(len(monomials) + _EXTRA)
-        ]
+        drawn = [size() for _ in range(len(monomials) + _EXTRA)]
         if np.linalg.matrix_rank(_matrix(drawn[:-_EXTRA], monomials)) == len(monomials):
             return drawn
 
@@ -75,6 +87,17 @@ def fitted(sizes: Sequence[Mapping[str, int]], values: Sequence[int]) -> Polynom
     found = Polynomial({names: factor for names, factor in terms.items() if factor})
     agrees = all(found.at(one) == value for one, value in zip(sizes, values, strict=True))
     return found if agrees else None
+
+
+def _primes(low: int, count: int) -> list[int]:
+    """The first odd primes from a size on: enough for so many symbols."""
+    found: list[int] = []
+    number = max(low, 3)
+    while len(found) < _VALUES + count - 1:
+        if all(number % divisor for divisor in range(2, isqrt(number) + 1)):
+            found.append(number)
+        number += 1
+    return found
 
 
 def _monomials(names: Sequence[str]) -> list[Monomial]:

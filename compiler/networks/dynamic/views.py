@@ -1,11 +1,12 @@
 """Reshapes of symbolic extents in a form that TVM recognises and turns into views, which copy nothing.
 
-TVM proves that an element keeps its place in memory. It fails where the loops are those of the output, and
-one of its axes is several axes of the input. With the loops of the input the proof is plain.
+TVM proves that each element keeps its place in memory. The proof may fail where the loops are those of the
+output, and one of its axes is several axes of the input. With the loops of the input it is plain.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,12 @@ from ...templates.cpu.attention.sampled_values import SampledValues, UnknownStep
 from ...templates.cpu.contraction import blocks_of
 from ...templates.cpu.dynamic.nodes import INDEX, fixed, number, simple, split_index, store
 from ...tvm_compat import called_function, relax_bindings
-from .bound import bound
-from .polynomials import sampled_sizes
+from .bound import bound, symbols_of
+from .polynomials import Ends, sampled_sizes
 
 
-def with_views(mod: tvm.IRModule, names: list[str]) -> tvm.IRModule:
-    """The module with reshapes in a form that becomes a view; `names` are the symbols of `main`."""
+def with_views(mod: tvm.IRModule, ranges: Mapping[str, Ends]) -> tvm.IRModule:
+    """The module with reshapes in a form that becomes a view; `ranges` are those of its symbols."""
     made = {
         var: other
         for var, func in mod.functions_items()
@@ -36,7 +37,8 @@ def with_views(mod: tvm.IRModule, names: list[str]) -> tvm.IRModule:
     if not made:
         return mod
     kept = {var.name_hint for var in made}
-    for sizes in sampled_sizes(names)[:2]:
+    used = {name: ranges[name] for name in symbols_of(mod["main"])}
+    for sizes in sampled_sizes(used)[:2]:
         kept &= _unchanged(bound(mod, sizes), mod)
     changed = {
         var: made[var] if var in made and var.name_hint in kept else func

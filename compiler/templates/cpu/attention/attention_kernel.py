@@ -90,7 +90,7 @@ def symbolic_attention_function(
     attended = parallel("tile", simple(problem.pairs * tiles), lambda at: Tile(arrays, tiles, at).statement())
     body = allocated([arrays.keys, arrays.values], sequence(*views, packed, attended))
     *inputs, output = arrays.params
-    return scheduled_function([*inputs, *symbols, output], body)
+    return scheduled_function([*inputs, *symbols, output], body).with_attr("tirx.noalias", True)
 
 
 def _loop(

@@ -25,7 +25,7 @@ MOST_ROWS, MOST_PANELS = 30, 8
 MOST_VECTORS = 4
 """Vectors of a row of a panel at most."""
 
-_STREAM = 0.03
+_STREAM = 0.01
 """Share of the time that each further panel of a register tile costs: it is one more stream from memory."""
 
 _ALONE = 8

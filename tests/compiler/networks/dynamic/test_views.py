@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 import tvm
 from foretune.compiler.networks.dynamic.views import with_views
 from tvm import relax, te, topi
@@ -30,16 +29,14 @@ def network(move: Any) -> tvm.IRModule:
     return builder.get()
 
 
-MERGED = {
-    "two axes": lambda data, b, n: topi.reshape(data, [b * n, tvm.tirx.const(6, "int64")]),
-    "all axes": lambda data, b, n: topi.reshape(data, [b * n * 6]),
-}
+def merged(data: Any, b: Any, n: Any) -> Any:
+    """TVM recognises rows of b * n, but not of n * b."""
+    return topi.reshape(data, [n * b, tvm.tirx.const(6, "int64")])
 
 
-@pytest.mark.parametrize("move", MERGED.values(), ids=MERGED)
-def test_merged_axes_are_a_view(move: Any) -> None:
-    before = network(move)
-    after = with_views(before, ["b", "n"])
+def test_merged_axes_are_a_view() -> None:
+    before = network(merged)
+    after = with_views(before, {"b": (1, 4), "n": (1, 7)})
     assert not relax.analysis.has_reshape_pattern(before["move"])
     assert relax.analysis.has_reshape_pattern(after["move"])
     machine = relax.VirtualMachine(tvm.compile(after, "llvm"), tvm.cpu())
@@ -58,4 +55,4 @@ def turned(data: Any, b: Any, n: Any) -> Any:
 def test_a_transposition_is_no_view() -> None:
     """Its rows are those of a reshape in another order."""
     before = network(turned)
-    tvm.ir.assert_structural_equal(with_views(before, ["b", "n"]), before)
+    tvm.ir.assert_structural_equal(with_views(before, {"b": (1, 4), "n": (1, 7)}), before)
