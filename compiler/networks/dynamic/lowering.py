@@ -9,6 +9,7 @@ from typing import Any
 
 import tvm
 from torch import nn
+from tvm import relax
 from tvm.target import Target
 
 from ....errors import UserError
@@ -121,6 +122,7 @@ def scheduled(
     """
     ranges = {symbol.name: (symbol.low, symbol.high) for symbol in dynamic.symbols.values()}
     counts = {symbol.name: symbol.counts for symbol in dynamic.symbols.values()}
+    mod = relax.transform.EliminateCommonSubexpr()(mod)
     mod, attention = with_attention(mod, ranges, target, lowering)
     mod = with_views(mod, ranges)
     made = with_families(mod, ranges, target, counts, measure)
