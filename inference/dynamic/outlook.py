@@ -91,7 +91,8 @@ def network_outlook(
     """
     require_cpu(target)
     dynamic = dynamic.without_values() if network.module is None else dynamic
-    _, tasks = scheduled(to_symbolic_relax(network, dynamic, target, lowering), dynamic, target)
+    fused = to_symbolic_relax(network, dynamic, target, lowering)
+    _, tasks = scheduled(fused, dynamic, target, lowering=lowering)
     symbols: dict[str, tuple[int, int]] = {one.name: (one.low, one.high) for one in dynamic.symbols.values()}
     found: list[Mapping[str, Any]] = list(tasks)
     return DynamicOutlook(network.name, str(target), symbols, found)

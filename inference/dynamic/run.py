@@ -11,12 +11,14 @@ from typing import Any
 import torch
 import tvm
 from rich.console import Console
+from tvm import relax
 from tvm.target import Target
 
 from ... import __version__
 from ...compiler.codegen.argument_checks import marked_internal
 from ...compiler.codegen.passes import improve_code
 from ...compiler.codegen.plain_schedules import plainly_scheduled
+from ...compiler.codegen.repeated_shapes import without_repeated_shapes
 from ...compiler.dynamic.symbols import BEYOND
 from ...compiler.networks import Network, load_network
 from ...compiler.networks.dynamic.beyond import with_beyond
@@ -79,7 +81,7 @@ class DynamicRun:
             dynamic = dynamic.without_values()
         fused = to_symbolic_relax(network, dynamic, target, config.lowering, self.watch.stage)
         with self.watch.stage("choose kernels"), kernel_times(config, target, self.console) as times:
-            mod, tasks = scheduled(fused, dynamic, target, times)
+            mod, tasks = scheduled(fused, dynamic, target, times, config.lowering)
         beyond = None
         if config.beyond == ALLOW:
             with self.watch.stage("code for other sizes"):
@@ -225,7 +227,8 @@ def compile_symbolic(
     described = mod if description is None else with_description(mod, description)
     try:
         with build_context(target):
-            executable = tvm.compile(described, target=target)
+            pipeline = tvm.transform.Sequential([relax.get_pipeline("default"), without_repeated_shapes()])
+            executable = tvm.compile(described, target=target, relax_pipeline=pipeline)
     except Exception as error:  # TVM raises several kinds
         raise NetworkBuildError(
             f"network={name}: TVM cannot build it with symbolic extents: {first_line(error)}; tune it for "

@@ -49,9 +49,39 @@ def attention_alternatives(mod: tvm.IRModule, target: Target, lowering: Lowering
     instructions = [one for one in target_instructions(target, WIDE, WIDE, WIDE) if not one.tiles]
     if not instructions:
         return []
-    chains = call_chains(mod, _read, (gpu.Attention,))
-    made = (_alternative(chain, instructions, target_cores(target)) for chain in chains)
+    made = (_alternative(one, instructions, target_cores(target)) for one in found_attention(mod))
     return [alternative for alternative in made if alternative is not None]
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Calls that are attention."""
+
+    chain: CallChain
+    problem: BlockedAttention
+    inputs: tuple[int, ...]
+    """Inputs of the joined function that attention reads."""
+    sources: tuple[int, ...]
+    """Place among `inputs` of query, key, value and, with a mask, of the mask."""
+
+    @property
+    def shapes(self) -> list[list[int]]:
+        """Shape of each of `inputs`, and of the output."""
+        params = self.chain.function.params
+        return [extents(params[number]) for number in (*self.inputs, len(params) - 1)]
+
+
+def found_attention(mod: tvm.IRModule) -> list[Found]:
+    """The attention of a module of `to_relax`, in float32."""
+    return [_found(chain) for chain in call_chains(mod, _read, (gpu.Attention,))]
+
+
+def _found(chain: CallChain) -> Found:
+    assert isinstance(chain.match, _CpuMatch)
+    *inputs, _ = chain.match.parameters
+    numbers = tuple(dict.fromkeys(inputs))
+    sources = tuple(numbers.index(number) for number in inputs)
+    return Found(chain, chain.match.attention, numbers, sources)
 
 
 @dataclass(frozen=True)
@@ -91,11 +121,10 @@ def _read(task: tvm.IRModule) -> Match | None:
     return None if attention is None else _CpuMatch(seen, parameters, attention)
 
 
-def _alternative(chain: CallChain, instructions: Sequence[Instruction], cores: int) -> Alternative | None:
+def _alternative(found: Found, instructions: Sequence[Instruction], cores: int) -> Alternative | None:
     """The chain as one function, if that is expected to be faster."""
-    assert isinstance(chain.match, _CpuMatch)
-    *inputs, _ = chain.match.parameters
-    problem = replace(chain.match.attention, ahead=_ahead(chain))
+    chain = found.chain
+    problem = replace(found.problem, ahead=_ahead(chain))
     blocks = next(iter(attention_blocks(problem, instructions, None, cores)), None)
     if blocks is None:
         return None
@@ -104,14 +133,6 @@ def _alternative(chain: CallChain, instructions: Sequence[Instruction], cores: i
     gain = separate_cycles(problem, blocks.instruction, second, cores) / own
     if gain < LEAST_OFFERED:
         return None
-    numbers = list(dict.fromkeys(inputs))
-    params = chain.function.params
-    function = attention_function(
-        problem,
-        blocks,
-        [extents(params[number]) for number in (*numbers, len(params) - 1)],
-        [numbers.index(number) for number in inputs],
-    )
     return Alternative(
         kind="attention in blocks",
         piece=Piece(
@@ -120,9 +141,9 @@ def _alternative(chain: CallChain, instructions: Sequence[Instruction], cores: i
             (chain.function,),
             tuple(Site(place.calls, (place.inputs,)) for place in chain.places),
         ),
-        functions=(function,),
+        functions=(attention_function(problem, blocks, found.shapes, found.sources),),
         names=("fused_attention",),
-        compute=_Call(numbers),
+        compute=_Call(found.inputs),
         gain=gain if gain >= LEAST_GAIN else None,
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import tvm
 from torch import nn
+from tvm import relax
 from tvm.target import Target
 
 from ....errors import UserError
@@ -16,7 +17,7 @@ from ...codegen.plain_schedules import plainly_scheduled
 from ...dynamic.symbols import DynamicShapeError
 from ...templates.cpu.dynamic.families import with_families
 from ...templates.cpu.dynamic.measured_kernels import Measure
-from ...templates.cpu.dynamic.nodes import SCHEDULED
+from ...templates.cpu.dynamic.nodes import is_scheduled
 from ..extraction import NetworkExportError
 from ..importing import torch_import
 from ..importing.onnx_torch.graph_module import OnnxModule
@@ -24,10 +25,12 @@ from ..loading import Network, kind_and_line
 from ..lowering.buildable import LOWERING, Stage
 from ..lowering.fold_batch_norm import fold_batch_norm
 from ..lowering.lowering import AS_FASTEST, Lowering, lower
+from .attention import with_attention
 from .beyond import any_size
 from .dynamic_inputs import DynamicInputs
 from .symbolic_export import check_guards, export, guards_of
 from .symbolic_import import SymbolicImporter
+from .views import with_views
 
 
 def to_symbolic_relax(
@@ -104,20 +107,28 @@ def _module(network: Network) -> nn.Module:
 
 
 def scheduled(
-    mod: tvm.IRModule, dynamic: DynamicInputs, target: Target, measure: Measure | None = None
+    mod: tvm.IRModule,
+    dynamic: DynamicInputs,
+    target: Target,
+    measure: Measure | None = None,
+    lowering: Lowering = AS_FASTEST,
 ) -> tuple[tvm.IRModule, list[Mapping[str, Any]]]:
     """The module of `to_symbolic_relax` with a schedule for each function, and a description of each task.
 
-    Symbolic functions are families of kernels with a choice at run time, where there is such a family. The
-    others, and functions of fixed extents, get plain schedules. `measure` times a few kernels of products;
-    see `with_families`. Raises SizeRangeError.
+    Attention becomes one function where `lowering` allows it. Other symbolic functions are families of
+    kernels with a choice at run time, where there is such a family. The others, and functions of fixed
+    extents, get plain schedules. `measure` times a few kernels of products; see `with_families`. Raises
+    SizeRangeError.
     """
     ranges = {symbol.name: (symbol.low, symbol.high) for symbol in dynamic.symbols.values()}
     counts = {symbol.name: symbol.counts for symbol in dynamic.symbols.values()}
+    mod = relax.transform.EliminateCommonSubexpr()(mod)
+    mod, attention = with_attention(mod, ranges, target, lowering)
+    mod = with_views(mod, ranges)
     made = with_families(mod, ranges, target, counts, measure)
     rest = [
         var.name_hint
         for var, func in made.module.functions_items()
-        if isinstance(func, tvm.tirx.PrimFunc) and not (func.attrs or {}).get(SCHEDULED, False)
+        if isinstance(func, tvm.tirx.PrimFunc) and not is_scheduled(func)
     ]
-    return plainly_scheduled(made.module, rest), [task.as_json() for task in made.tasks]
+    return plainly_scheduled(made.module, rest), [task.as_json() for task in (*attention, *made.tasks)]

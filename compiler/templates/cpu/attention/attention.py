@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ....instruction_sets import Instruction
+
+Size = Any
+"""A number, or an expression of symbolic extents."""
 
 
 @dataclass(frozen=True)
 class Layout:
     """Start and strides of the rows of an array, in elements. Elements of one row are adjacent."""
 
-    size: int
+    size: Size
     """Elements of the whole array."""
-    start: int
-    batch: int
+    start: Size
+    batch: Size
     """Distance of one batch from the next; 0 where all have the same."""
-    head: int
-    row: int
+    head: Size
+    row: Size
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlockedAttention:
     """softmax(scale query key^T + mask) value for each batch and head, in float32."""
 
-    batch: int
-    heads: int
-    queries: int
+    batch: Size
+    heads: Size
+    queries: Size
     """Rows of the query."""
-    keys: int
+    keys: Size
     """Rows of key and value."""
     width: int
     """Columns of one head."""
@@ -46,7 +50,7 @@ class BlockedAttention:
     """A constant mask hides the keys from `query + ahead + 1` on; None if it may show all keys."""
 
     @property
-    def pairs(self) -> int:
+    def pairs(self) -> Size:
         """Pairs of a batch and a head."""
         return self.batch * self.heads
 

@@ -9,7 +9,8 @@ from typing import Any
 from tvm import tirx
 
 from ..dynamic.nodes import number, product, simple, workspace
-from .attention import BlockedAttention, Blocks, Layout
+from .attention import BlockedAttention, Blocks, Layout, Size
+from .attention_loops import tiles_of
 
 DTYPE = "float32"
 
@@ -21,7 +22,7 @@ class Arrays:
         self,
         problem: BlockedAttention,
         blocks: Blocks,
-        shapes: Sequence[Sequence[int]],
+        shapes: Sequence[Sequence[Size]],
         sources: Sequence[int],
     ) -> None:
         self.problem, self.blocks = problem, blocks
@@ -36,7 +37,7 @@ class Arrays:
             name: tirx.decl_buffer([product(self.params[source].shape)], DTYPE, f"{name}_flat")
             for name, source in self.sources.items()
         }
-        self.panels = math.ceil(problem.keys / blocks.columns)
+        self.panels = tiles_of(problem.keys, blocks.columns)
         self.padded = math.ceil(problem.width / blocks.lanes) * blocks.lanes
         keys = self.panels * blocks.columns
         self.keys = workspace([problem.pairs, keys * problem.width], DTYPE, "key_panels")

@@ -18,9 +18,22 @@ from tvm.s_tir.stmt import SBlock, SBlockRealize
 from tvm.tirx import DeclBuffer, For, ForKind, IterVar, PrimFunc
 
 from ....operators.shared.tir import extents
-from ..dynamic.nodes import INDEX, Places, allocated, loop, number, sequence, simple, store, vector
-from .attention import BlockedAttention, Blocks
+from ..dynamic.nodes import (
+    INDEX,
+    Places,
+    allocated,
+    loop,
+    number,
+    parallel,
+    scheduled_function,
+    sequence,
+    simple,
+    store,
+    vector,
+)
+from .attention import BlockedAttention, Blocks, Size
 from .attention_arrays import Arrays
+from .attention_loops import tiles_of
 from .attention_tile import Tile
 
 PACKED, ATTENDED = "attention_panels", "attention"
@@ -52,6 +65,32 @@ def attention_function(
     root = SBlock([], [], [], "root", sequence(packed, attended), None, [arrays.keys, arrays.values])
     made = PrimFunc(arrays.params, SBlockRealize([], True, root))
     return made.with_attrs({"tirx.noalias": True, "s_tir": True, "estimated_flops": flops})
+
+
+def symbolic_attention_function(
+    problem: BlockedAttention,
+    blocks: Blocks,
+    shapes: Sequence[Sequence[Size]],
+    sources: Sequence[int],
+    symbols: Sequence[Any],
+) -> PrimFunc:
+    """Scheduled function of an attention with symbolic extents.
+
+    Arguments as of `attention_function`; sizes are expressions of `symbols`, which are parameters before the
+    output. A block of fewer queries than `blocks.queries` has fewer register tiles, and a block of fewer keys
+    than `blocks.keys` fewer panels.
+    """
+    arrays = Arrays(problem, blocks, shapes, sources)
+    tiles = tiles_of(problem.queries, blocks.queries)
+    views = [
+        DeclBuffer(arrays.views[name], data=arrays.params[source].data)
+        for name, source in arrays.sources.items()
+    ]
+    packed = parallel("panel", simple(problem.pairs * arrays.panels), lambda at: _panel(arrays, at))
+    attended = parallel("tile", simple(problem.pairs * tiles), lambda at: Tile(arrays, tiles, at).statement())
+    body = allocated([arrays.keys, arrays.values], sequence(*views, packed, attended))
+    *inputs, output = arrays.params
+    return scheduled_function([*inputs, *symbols, output], body).with_attr("tirx.noalias", True)
 
 
 def _loop(

@@ -23,6 +23,7 @@ from ..dynamic.nodes import (
     vector,
 )
 from .attention_arrays import DTYPE, Arrays
+from .attention_loops import in_vectors, steps, tiles_of
 
 _LOWEST = -3.4028234663852886e38
 """Lowest float32 that is finite: a running maximum of it leaves hidden scores hidden."""
@@ -30,20 +31,18 @@ _LOWEST = -3.4028234663852886e38
 _PARTS = 4
 """Values of an exponential that are read several times."""
 
-_UNROLLED = 4
-"""Steps of a product in a row without a branch."""
-
 
 class Tile:
     """One block of queries."""
 
-    def __init__(self, arrays: Arrays, tiles: int, at: Any) -> None:
+    def __init__(self, arrays: Arrays, tiles: Any, at: Any) -> None:
         self.arrays, self.problem, self.blocks = arrays, arrays.problem, arrays.blocks
         problem, blocks = self.problem, self.blocks
         self.places = Places()
         start = at % tiles * blocks.queries
-        even = problem.queries % blocks.queries == 0
-        first = start if even else tirx.min(start, number(problem.queries - blocks.queries))
+        known = isinstance(problem.queries, int)
+        exact = not known or problem.queries % blocks.queries == 0
+        first = start if exact else tirx.min(start, number(problem.queries - blocks.queries))
         pair = at // tiles
         bases = {
             name: arrays.base(name, pair, first)
@@ -53,6 +52,13 @@ class Tile:
         self.computed, kept = self.places.kept([pair, simple(first), *bases.values()])
         self.pair, self.first, *found = kept
         self.bases = dict(zip(bases, found, strict=True))
+        self.rows, self.lines = blocks.queries, blocks.queries // blocks.rows
+        """Queries of this block, and register tiles that cover them."""
+        if not known:
+            left = tirx.min(number(blocks.queries), problem.queries - self.first)
+            of_rows, (self.rows,) = self.places.kept([left])
+            of_lines, (self.lines,) = self.places.kept([tiles_of(self.rows, blocks.rows)])
+            self.computed += of_rows + of_lines
         rows, lanes = blocks.queries, blocks.lanes
         self.query = local([rows, problem.width], DTYPE, "scaled_query")
         self.scores = local([rows, blocks.keys], DTYPE, "scores")
@@ -65,30 +71,30 @@ class Tile:
         self.parts = local([_PARTS, lanes], DTYPE, "parts")
 
     def statement(self) -> Any:
-        blocks = self.blocks
         arrays = [self.query, self.scores, self.sums, self.largest, self.total, self.tile, self.row]
         arrays += [self.found, self.parts]
         return allocated(
             [self.places.array, *arrays],
             sequence(
                 *self.computed,
-                loop("row", blocks.queries, self._begin),
+                loop("row", self.lines * self.blocks.rows, self._begin),
                 *self._blocks(),
-                loop("row", blocks.queries, self._end),
+                loop("row", self.rows, self._end),
             ),
         )
 
     def _begin(self, row: Any) -> Any:
-        """Scaled query of a row, and its sums."""
+        """Scaled query of a row, and its sums. Rows that fill a register tile repeat the last query."""
+        given = row if isinstance(self.rows, int) else tirx.min(row, self.rows - 1)
 
         def scaled(column: Any) -> Any:
-            value = self.arrays.element("query", self.bases["query"], row, column)
+            value = self.arrays.element("query", self.bases["query"], given, column)
             return store(self.query, value * tirx.const(self.problem.scale, DTYPE), [row, column])
 
         zero = tirx.const(0, DTYPE)
         return sequence(
-            _in_vectors(self.problem.width, self.blocks.lanes, scaled),
-            _in_vectors(self.arrays.padded, self.blocks.lanes, lambda at: store(self.sums, zero, [row, at])),
+            in_vectors(self.problem.width, self.blocks.lanes, scaled),
+            in_vectors(self.arrays.padded, self.blocks.lanes, lambda at: store(self.sums, zero, [row, at])),
             vector(self.blocks.lanes, lambda lane: store(self.total, zero, [row, lane])),
             store(self.largest, tirx.const(_LOWEST, DTYPE), [row]),
         )
@@ -99,6 +105,8 @@ class Tile:
         A branch leaves out blocks that are not seen: MetaSchedule needs loops of constant extents.
         """
         problem, blocks = self.problem, self.blocks
+        if not isinstance(problem.keys, int):
+            return [loop("block", tiles_of(problem.keys, blocks.keys), self._symbolic_block)]
         whole, rest = divmod(problem.keys, blocks.keys)
 
         def seen(at: Any, count: int) -> Any:
@@ -113,16 +121,27 @@ class Tile:
         last = seen(number(whole), rest) if rest else None
         return [one for one in (several, last) if one is not None]
 
-    def _block(self, start: Any, count: int) -> Any:
+    def _symbolic_block(self, at: Any) -> Any:
+        """Adds a block of keys of symbolic number, which is smaller than others if it is the last one."""
+        start = at * self.blocks.keys
+        left = tirx.min(number(self.blocks.keys), self.problem.keys - start)
+        computed, (count,) = self.places.kept([left])
+        return sequence(*computed, self._block(start, count))
+
+    def _block(self, start: Any, count: Any) -> Any:
         """Adds a block of `count` keys."""
         blocks = self.blocks
-        panels = math.ceil(count / blocks.columns)
+        panels = tiles_of(count, blocks.columns)
         computed, (start,) = self.places.kept([start])
+        if not isinstance(count, int):
+            of_panels, (panels,) = self.places.kept([panels])
+            computed += of_panels
+        whole = isinstance(count, int) and count % blocks.columns == 0
         return sequence(
             *computed,
             loop("panel", panels, lambda panel: self._scores(start, panel)),
-            self._hidden(count, panels) if count % blocks.columns else None,
-            loop("row", blocks.queries, lambda row: self._softmax(row, start, count, panels)),
+            None if whole else self._hidden(count, panels),
+            loop("row", self.rows, lambda row: self._softmax(row, start, count, panels)),
             *(self._values(start, count, column, width) for column, width in self.arrays.value_panels()),
         )
 
@@ -146,7 +165,7 @@ class Tile:
                 self._each(
                     vectors, lambda row, at, lane: store(self.tile, tirx.const(0, DTYPE), [row, at, lane])
                 ),
-                _steps(problem.width, added),
+                steps(problem.width, added),
                 self._each(
                     vectors,
                     lambda row, at, lane: store(
@@ -157,13 +176,16 @@ class Tile:
                 ),
             )
 
-        return sequence(*computed, loop("line", blocks.queries // blocks.rows, tile))
+        return sequence(*computed, loop("line", self.lines, tile))
 
-    def _values(self, start: Any, count: int, column: int, width: int) -> Any:
+    def _values(self, start: Any, count: Any, column: int, width: int) -> Any:
         """Adds the weighted values of a panel of columns to the sums."""
         problem, blocks, values = self.problem, self.blocks, self.arrays.values
         vectors = width // blocks.lanes
         first = column * problem.keys + start * width
+        computed = []
+        if not isinstance(problem.keys, int):
+            computed, (first,) = self.places.kept([simple(first)])
 
         def tile(line: Any) -> Any:
             def place(row: Any, at: Any, lane: Any) -> list[Any]:
@@ -185,14 +207,14 @@ class Tile:
                         self.tile, tirx.BufferLoad(self.sums, place(row, at, lane)), [row, at, lane]
                     ),
                 ),
-                _steps(count, added),
+                steps(count, added),
                 self._each(
                     vectors,
                     lambda row, at, lane: store(self.sums, self._sum(row, at, lane), place(row, at, lane)),
                 ),
             )
 
-        return loop("line", blocks.queries // blocks.rows, tile)
+        return sequence(*computed, loop("line", self.lines, tile))
 
     def _each(self, vectors: int, statement: Callable[[Any, Any, Any], Any]) -> Any:
         """A statement for each vector of the register tile."""
@@ -217,17 +239,17 @@ class Tile:
             ),
         )
 
-    def _hidden(self, count: int, panels: int) -> Any:
+    def _hidden(self, count: Any, panels: Any) -> Any:
         """Hides the scores of the last panel that belong to no key."""
         lacking = panels * self.blocks.columns - count
         hidden = tirx.const(-math.inf, DTYPE)
         return loop(
             "row",
-            self.blocks.queries,
+            self.rows,
             lambda row: loop("key", lacking, lambda at: store(self.scores, hidden, [row, count + at])),
         )
 
-    def _softmax(self, row: Any, start: Any, count: int, panels: int) -> Any:
+    def _softmax(self, row: Any, start: Any, count: Any, panels: Any) -> Any:
         """Exponentials of a row's scores, with the sums so far corrected to the largest score so far."""
         blocks, lanes = self.blocks, self.blocks.lanes
         vectors = panels * blocks.vectors
@@ -276,7 +298,7 @@ class Tile:
             vector(lanes, lambda lane: store(self.row, load(self.total, row, lane) * kept, [lane])),
             loop("vector", vectors, exponential),
             vector(lanes, lambda lane: store(self.total, load(self.row, lane), [row, lane])),
-            _in_vectors(
+            in_vectors(
                 self.arrays.padded,
                 lanes,
                 lambda at: store(self.sums, load(self.sums, row, at) * kept, [row, at]),
@@ -295,14 +317,14 @@ class Tile:
         result = exp_of_negative(value, once)
         return sequence(*statements, store(array, result, indices))
 
-    def _masked(self, row: Any, start: Any, count: int) -> Any:
+    def _masked(self, row: Any, start: Any, count: Any) -> Any:
         """Adds the mask to a row of scores."""
 
         def plus(at: Any) -> Any:
             mask = self.arrays.element("mask", self.bases["mask"] + start, row, at)
             return store(self.scores, tirx.BufferLoad(self.scores, [row, at]) + mask, [row, at])
 
-        return _in_vectors(count, self.blocks.lanes, plus)
+        return in_vectors(count, self.blocks.lanes, plus)
 
     def _end(self, row: Any) -> Any:
         """Stores a row of the output."""
@@ -322,29 +344,5 @@ class Tile:
         return sequence(
             store(self.found, total, [0]),
             store(self.found, inverse, [1]),
-            _in_vectors(self.problem.width, self.blocks.lanes, stored),
+            in_vectors(self.problem.width, self.blocks.lanes, stored),
         )
-
-
-def _in_vectors(extent: int, lanes: int, body: Callable[[Any], Any]) -> Any:
-    """Elements in whole vectors, and the remaining ones one by one."""
-    whole, rest = divmod(extent, lanes)
-    return sequence(
-        loop("vector", whole, lambda at: vector(lanes, lambda lane: body(at * lanes + lane)))
-        if whole
-        else None,
-        loop("single", rest, lambda at: body(whole * lanes + at)) if rest else None,
-    )
-
-
-def _steps(extent: int, body: Callable[[Any], Any]) -> Any:
-    """Steps of a product, a few of them without a branch."""
-    whole, rest = divmod(extent, _UNROLLED)
-
-    def several(at: Any) -> Any:
-        return unrolled("again", _UNROLLED, lambda inner: body(at * _UNROLLED + inner))
-
-    return sequence(
-        loop("step", whole, several) if whole else None,
-        loop("last", rest, lambda at: body(whole * _UNROLLED + at)) if rest else None,
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product as every
 
 from ....hardware import Hardware
@@ -83,6 +84,17 @@ def cycles(problem: BlockedAttention, blocks: Blocks, l1_bytes: int, cores: int)
     softmax = blocks.queries * (panels * blocks.vectors * _EXPONENTIAL + blocks_of_keys * _ROW_START)
     packed = problem.pairs * problem.keys * problem.width * (_TURNED + _COPIED)
     return math.ceil(tiles / cores) * (beyond * (scores + values) + softmax) + packed / cores
+
+
+def symbolic_cycles(problem: BlockedAttention, blocks: Blocks, l1_bytes: int, cores: int) -> float:
+    """Estimated cycles of the busiest core, with blocks of a kernel for any size.
+
+    `problem` has one of these sizes. Blocks of a small problem have fewer register tiles and panels.
+    """
+    lines = math.ceil(min(blocks.queries, problem.queries) / blocks.rows)
+    panels = math.ceil(min(blocks.keys, problem.keys) / blocks.columns)
+    smaller = replace(blocks, queries=lines * blocks.rows, keys=panels * blocks.columns)
+    return cycles(problem, smaller, l1_bytes, cores)
 
 
 def separate_cycles(problem: BlockedAttention, instruction: Instruction, l2_bytes: int, cores: int) -> float:

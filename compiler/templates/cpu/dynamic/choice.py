@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -84,6 +84,24 @@ def choose(
         regret_mean=float(lost @ weights),
         regret_worst=float(lost.max()),
     )
+
+
+def cheapest(
+    families: Sequence[Family[One]],
+    candidates: Sequence[One],
+    sizes: Sequence[int],
+    predicted: Callable[[One, int], float],
+    counts: Counts | None = None,
+) -> Family[One]:
+    """The family whose predicted times are closest to the best candidate's, with its regret over that one."""
+    best = np.array([min(predicted(one, size) for one in candidates) for size in sizes])
+    weights = size_weights(sizes, counts or {})
+
+    def rated(family: Family[One]) -> Family[One]:
+        lost = np.array([predicted(family.at(size), size) for size in sizes]) / best - 1
+        return replace(family, regret_mean=float(lost @ weights), regret_worst=float(lost.max()))
+
+    return min(map(rated, families), key=lambda one: one.regret_mean + _WORST * one.regret_worst)
 
 
 def _picked(regret: NDArray[np.float64], weights: NDArray[np.float64], most: int) -> list[int]:

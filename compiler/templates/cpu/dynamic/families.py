@@ -25,7 +25,7 @@ from ....tvm_compat import called_function, relax_bindings
 from ..contraction import variables_of
 from .expected_sizes import Counts, expected_values
 from .measured_kernels import Measure
-from .nodes import fixed, number, scheduled_function, with_values
+from .nodes import fixed, is_scheduled, number, scheduled_function, with_values
 from .panels import panels_of
 from .prediction import Machine
 from .product_family import FamilyTable, ProductFamily, parameters, product_family
@@ -49,7 +49,7 @@ class FamilyTask:
 
     name: str
     kind: str
-    """`product`, `rows`, or `plain` for a function that stays as TVM made it."""
+    """`product`, `rows`, `attention`, or `plain` for a function that stays as TVM made it."""
     size: str = ""
     """Expression that the tables choose by."""
     tables: tuple[FamilyTable, ...] = ()
@@ -83,15 +83,15 @@ def with_families(
         counts: how often each size is expected, by name; the kernels are chosen for these above all.
         measure: times kernels of products at a few sizes, which corrects the predictions.
 
-    Functions without symbolic extents stay unchanged, as do reshapes, which TVM turns into views. Raises
-    SizeRangeError.
+    Functions that are scheduled or have no symbolic extents stay unchanged, as do reshapes, which TVM turns
+    into views. Raises SizeRangeError.
     """
     sites = _call_sites(module, ranges, counts or {})
     machine = _machine(target)
     made: dict[str, _Made] = {}
     for var, func in module.functions_items():
         name = var.name_hint
-        if isinstance(func, PrimFunc) and name in sites and _is_symbolic(func):
+        if isinstance(func, PrimFunc) and name in sites and not is_scheduled(func) and _is_symbolic(func):
             made[name] = _made(name, func, sites[name], machine, measure)
     changed = _WithKernels(module, made).module()
     return WithFamilies(changed, tuple(one.task for one in made.values()))

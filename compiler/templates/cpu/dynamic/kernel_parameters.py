@@ -19,6 +19,13 @@ class KernelParameters:
     """Panels of the register tile."""
     order: str
     """Loop that is outermost."""
+    vectors: int = 1
+    """Vectors of a row of a panel."""
+
+    @property
+    def lanes(self) -> int:
+        """Columns of a vector."""
+        return self.width // self.vectors
 
     @property
     def columns(self) -> int:

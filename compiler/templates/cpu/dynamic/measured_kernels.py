@@ -66,7 +66,7 @@ class Correction:
         logs = {(_tile(one.member), one.size): log(one.seconds / one.cycles) for one in measured}
         mean = {size: fmean(value for (_, at), value in logs.items() if at == size) for size in self._sizes}
         self._mean = list(mean.values())
-        self._logs: dict[tuple[int, int], list[float]] = {}
+        self._logs: dict[tuple[int, ...], list[float]] = {}
         for tile in {tile for tile, _ in logs}:
             own = {size: logs[tile, size] for size in self._sizes if (tile, size) in logs}
             deviation = fmean(value - mean[size] for size, value in own.items())
@@ -80,5 +80,5 @@ class Correction:
         return exp(float(np.interp(log(size), np.log(self._sizes), logs)))
 
 
-def _tile(member: KernelParameters) -> tuple[int, int]:
-    return member.rows, member.panels
+def _tile(member: KernelParameters) -> tuple[int, ...]:
+    return member.rows, member.panels, member.width

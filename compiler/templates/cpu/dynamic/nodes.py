@@ -192,6 +192,11 @@ def scheduled_function(params: Sequence[Any], body: Any) -> PrimFunc:
     return func.with_attrs({SCHEDULED: True, "s_tir": True})
 
 
+def is_scheduled(func: PrimFunc) -> bool:
+    """Whether a function is one of `scheduled_function`."""
+    return bool((func.attrs or {}).get(SCHEDULED, False))
+
+
 _PLACES = 64
 """Integers that a kernel keeps at most."""
 

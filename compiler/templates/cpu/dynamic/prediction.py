@@ -20,7 +20,13 @@ _SECOND, _AHEAD, _FAR = 28, 16, 12
 """Bytes a cycle of weights from the second cache, and from memory beyond it: fetched ahead, and not."""
 
 MOST_ROWS, MOST_PANELS = 30, 8
-"""Rows and panels of a register tile at most."""
+"""Rows of a register tile at most, and panels of one vector."""
+
+MOST_VECTORS = 4
+"""Vectors of a row of a panel at most."""
+
+_STREAM = 0.01
+"""Share of the time that each further panel of a register tile costs: it is one more stream from memory."""
 
 _ALONE = 8
 """Rows of a register tile of one vector at most, if more columns are there: each product loads an element."""
@@ -48,15 +54,20 @@ class ProductSize:
     depth: int
 
 
-def panel_width(columns: int, lanes: int) -> int:
-    """Columns of a panel: one vector, so that tiles of any number of vectors read the same panels."""
-    return lanes if columns >= lanes else 1 << (columns.bit_length() - 1)
+def panel_widths(columns: int, lanes: int) -> list[int]:
+    """Columns that panels of a packed weight may have: whole vectors, or a part of one for few columns.
+
+    A register tile as wide as a panel reads its weights in one stream.
+    """
+    if columns < lanes:
+        return [1 << (columns.bit_length() - 1)]
+    return [vectors * lanes for vectors in range(1, MOST_VECTORS + 1) if vectors * lanes <= columns]
 
 
 def members(width: int, most_rows: int, most_panels: int, machine: Machine) -> Iterator[KernelParameters]:
     """Kernels whose register tile fits into the registers, for at most so many rows and panels."""
     vectors = math.ceil(width / machine.lanes)
-    for panels in range(1, min(most_panels, MOST_PANELS) + 1):
+    for panels in range(1, min(most_panels, MOST_PANELS // vectors) + 1):
         across = panels * vectors
         for rows in range(1, min(most_rows, MOST_ROWS) + 1):
             # A single row reads each vector of weights once, from memory.
@@ -66,7 +77,7 @@ def members(width: int, most_rows: int, most_panels: int, machine: Machine) -> I
             if needed > machine.registers:
                 break
             for order in (COLUMNS_FIRST, ROWS_FIRST):
-                yield KernelParameters(width, rows, panels, order)
+                yield KernelParameters(width, rows, panels, order, vectors)
 
 
 def cycles(member: KernelParameters, size: ProductSize, machine: Machine) -> float:
@@ -85,7 +96,7 @@ def _tile(
     """Cycles of a register tile of so many rows, if there are `down` of them by `across`."""
     vectors = member.panels * math.ceil(member.width / machine.lanes)
     sums = rows * vectors
-    step = max(sums / PER_CYCLE, (rows + vectors) / PER_CYCLE, _LATENCY)
+    step = max(sums / PER_CYCLE, (rows + vectors) / PER_CYCLE, _LATENCY) * (1 + _STREAM * (member.panels - 1))
     weight_bytes = 4 * member.columns
     kept, streamed = 4 * size.depth * member.columns, 4 * size.depth * rows
     by_columns = member.order == COLUMNS_FIRST

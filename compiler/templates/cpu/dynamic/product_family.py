@@ -14,13 +14,13 @@ from tvm import tirx
 from tvm.tirx import IfThenElse
 
 from ..contraction import variables_of
-from .choice import MOST_MEMBERS, Family, choose, sampled_sizes
+from .choice import MOST_MEMBERS, Family, cheapest, choose, sampled_sizes
 from .expected_sizes import Counts, Ends, expected_values
 from .kernel_parameters import KernelParameters
 from .measured_kernels import ANCHORS, Correction, Measure, MeasuredKernel, size_at, with_sizes
 from .nodes import Places, allocated, fixed, number, sequence, simple, with_values
 from .panels import packed_shape, turned_panels, with_prepared, with_turned
-from .prediction import MOST_PANELS, MOST_ROWS, Machine, ProductSize, cycles, members, panel_width
+from .prediction import MOST_PANELS, MOST_ROWS, Machine, ProductSize, cycles, members, panel_widths
 from .product_kernel import product_kernel
 from .symbolic_product import SymbolicProduct, Weight
 
@@ -93,16 +93,18 @@ def product_family(
     """
     sizes = _Sizes(task, ends, counts or {})
     columns = fixed(task.columns)
-    widths = _widths(sizes, machine) if columns is None else [panel_width(columns, machine.lanes)]
-    packed = None
-    if task.layout is Weight.PACKED:
-        packed = tirx.decl_buffer(packed_shape(task, widths[0]), str(task.weight.ty.dtype), "packed")
-    body, tables = None, []
-    for width in reversed(widths):
-        below = min((other for other in widths if other > width), default=None)
-        panels = turned_panels(task, width) if task.layout is Weight.TURNED else packed
-        time = None if measure is None or below is not None else _time(task, panels, width, measure)
-        family, measured = _family(sizes, width, below, machine, time)
+    widths = _widths(sizes, machine) if columns is None else panel_widths(columns, machine.lanes)
+    if columns is not None and task.layout is not Weight.PACKED:
+        widths = widths[:1]  # a weight that is not packed is no single stream
+    choices = [[width] for width in widths] if columns is None else [widths]
+    packed, body, tables = None, None, []
+    for choice in reversed(choices):
+        below = min((other for (other, *_) in choices if other > choice[0]), default=None)
+        time = None if measure is None or below is not None else _time(task, measure)
+        family, measured = _family(sizes, choice, below, machine, time)
+        width = family.members[0].width
+        panels = _panels(task, width)
+        packed = panels if task.layout is Weight.PACKED else None
         part = _with_panels(task, panels, width, _dispatched(task, sizes.key, family, panels))
         body = part if body is None else IfThenElse(number(task.columns) >= width, part, body)
         least = 1 if columns is not None or width == widths[-1] else width
@@ -117,7 +119,14 @@ def product_family(
                 tuple(measured),
             )
         )
-    return ProductFamily(task, widths[0], packed, sizes.key, tuple(tables), with_prepared(task, body))
+    return ProductFamily(task, width, packed, sizes.key, tuple(tables), with_prepared(task, body))
+
+
+def _panels(task: SymbolicProduct, width: int) -> Any:
+    """Array of panels that a kernel reads; None if it reads the weight where it is."""
+    if task.layout is Weight.PACKED:
+        return tirx.decl_buffer(packed_shape(task, width), str(task.weight.ty.dtype), "packed")
+    return turned_panels(task, width) if task.layout is Weight.TURNED else None
 
 
 def _with_panels(task: SymbolicProduct, panels: Any, width: int, part: Any) -> Any:
@@ -125,12 +134,13 @@ def _with_panels(task: SymbolicProduct, panels: Any, width: int, part: Any) -> A
     return with_turned(task, panels, width, part) if task.layout is Weight.TURNED else part
 
 
-def _time(task: SymbolicProduct, panels: Any, width: int, measure: Measure) -> _Time:
+def _time(task: SymbolicProduct, measure: Measure) -> _Time:
     """Function that measures kernels of a task."""
 
     def module(trial: _Trial) -> tvm.IRModule:
         member, _, values = trial
-        body = _with_panels(task, panels, width, product_kernel(task, member, panels))
+        panels = _panels(task, member.width)
+        body = _with_panels(task, panels, member.width, product_kernel(task, member, panels))
         return with_sizes(parameters(task, panels), with_prepared(task, body), values)
 
     return lambda trials: measure([module(trial) for trial in trials])
@@ -189,22 +199,23 @@ class _Sizes:
 
 
 def _family(
-    sizes: _Sizes, width: int, below: int | None, machine: Machine, time: _Time | None
+    sizes: _Sizes, widths: Sequence[int], below: int | None, machine: Machine, time: _Time | None
 ) -> tuple[Family[KernelParameters], list[MeasuredKernel]]:
-    """The family for panels of one width, and measured kernels.
+    """The family for panels of the best one of these widths, and measured kernels.
 
     It is for fewer columns than panels of width `below` are for. `time` measures kernels that correct the
     predictions.
     """
     low, high = sizes.range
     if sizes.columns_follow:
-        low, high = max(low, width), high if below is None else min(high, below - 1)
-    if sizes.columns_follow:
-        most_panels = MOST_PANELS
-    else:
-        known = fixed(sizes.task.columns)
-        most_panels = math.ceil(known / width) if known else max(1, sizes.columns[0] // width)
-    candidates = sorted(members(width, min(MOST_ROWS, sizes.rows[1]), most_panels, machine))
+        low, high = max(low, widths[0]), high if below is None else min(high, below - 1)
+    candidates = [
+        member
+        for width in widths
+        for member in sorted(
+            members(width, min(MOST_ROWS, sizes.rows[1]), _most_panels(sizes, width), machine)
+        )
+    ]
     symbolic = fixed(sizes.task.columns) is None
 
     def predicted(member: KernelParameters, key: int) -> float:
@@ -228,7 +239,19 @@ def _family(
     def corrected(member: KernelParameters, key: int) -> float:
         return predicted(member, key) * correction.factor(member, key)
 
-    return choose(candidates, rated, corrected, most, sizes.expected), measured
+    families = [
+        choose([one for one in candidates if one.width == width], rated, corrected, most, sizes.expected)
+        for width in widths
+    ]
+    return cheapest(families, candidates, rated, corrected, sizes.expected), measured
+
+
+def _most_panels(sizes: _Sizes, width: int) -> int:
+    """Panels of a register tile at most, so that no kernel needs more columns than there are."""
+    if sizes.columns_follow:
+        return MOST_PANELS
+    known = fixed(sizes.task.columns)
+    return math.ceil(known / width) if known else max(1, sizes.columns[0] // width)
 
 
 def _trials(
@@ -239,10 +262,10 @@ def _trials(
     for values in sizes.anchors:
         key = fixed(with_values(sizes.key, values))
         assert key is not None
-        tiles: dict[tuple[int, int], KernelParameters] = {}
+        tiles: dict[tuple[int, ...], KernelParameters] = {}
         for member in sorted(candidates, key=lambda one: predicted(one, key)):
             if len(tiles) < _TRIED and math.isfinite(predicted(member, key)):
-                tiles.setdefault((member.rows, member.panels), member)
+                tiles.setdefault((member.rows, member.panels, member.width), member)
         found |= {(member, key): (member, key, values) for member in tiles.values()}
     return list(found.values())
 

@@ -172,9 +172,16 @@ class _Tile:
 
     def _in_order(self, statement: Callable[[int, int, Any], Any]) -> Any:
         """The statement for all vectors of the tile."""
-        width = self.member.width
         places = [(line, at) for line in range(self.height) for at in range(self.member.panels)]
-        return sequence(*(vector(width, partial(statement, line, at)) for line, at in places))
+        return sequence(*(self._across(partial(statement, line, at)) for line, at in places))
+
+    def _across(self, statement: Callable[[Any], Any]) -> Any:
+        """The statement for all vectors of one row of a panel."""
+        lanes = self.member.lanes
+        starts = [vector_at * lanes for vector_at in range(self.member.vectors)]
+        return sequence(
+            *(vector(lanes, lambda lane, start=start: statement(lane + start)) for start in starts)
+        )
 
     def _fetching(self, added: Any, line: Any, ahead: Any) -> Any:
         """The reduction, which fetches the next panels in its first passes over the current ones.
@@ -224,7 +231,7 @@ class _Tile:
             result = with_loads(value, lambda load: sums if load.source.same_as(task.sums) else load)
             return self._store(block.writes[0].source, result, target, batches, row, start + lane)
 
-        return vector(self.member.width, lane_of)
+        return self._across(lane_of)
 
     def _store(
         self,

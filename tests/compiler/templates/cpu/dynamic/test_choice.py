@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 import pytest
-from foretune.compiler.templates.cpu.dynamic.choice import choose, sampled_sizes
+from foretune.compiler.templates.cpu.dynamic.choice import cheapest, choose, sampled_sizes
 from foretune.compiler.templates.cpu.dynamic.kernel_parameters import KernelParameters, row_tiles
 from foretune.compiler.templates.cpu.dynamic.prediction import (
     Machine,
     ProductSize,
     cycles,
     members,
-    panel_width,
+    panel_widths,
 )
 from foretune.compiler.templates.cpu.template import COLUMNS_FIRST
 
@@ -66,9 +66,45 @@ def test_all_small_sizes_are_rated_and_large_ones_by_octave() -> None:
     assert sampled_sizes(7, 7) == [7]
 
 
-@pytest.mark.parametrize(("columns", "width"), [(1, 1), (3, 2), (7, 4), (8, 8), (9, 8), (768, 8)])
-def test_panels_are_no_wider_than_the_columns(columns: int, width: int) -> None:
-    assert panel_width(columns, lanes=8) == width
+@pytest.mark.parametrize(
+    ("columns", "widths"),
+    [(1, [1]), (3, [2]), (7, [4]), (8, [8]), (15, [8]), (17, [8, 16]), (768, [8, 16, 24, 32])],
+)
+def test_panels_are_no_wider_than_the_columns(columns: int, widths: list[int]) -> None:
+    assert panel_widths(columns, lanes=8) == widths
+
+
+def test_a_further_panel_is_a_further_stream() -> None:
+    """6 x 2 vectors take 6 cycles a step from one panel of two vectors, and 1 % more from two panels."""
+    size = ProductSize(1, 6, 16, 64)
+    wide, narrow = (
+        cycles(KernelParameters(16 // panels, 6, panels, COLUMNS_FIRST, 2 // panels), size, AVX2)
+        for panels in (1, 2)
+    )
+    assert narrow - wide == pytest.approx(64 * 6 * 0.01)
+
+
+def test_wide_panels_fit_into_the_registers() -> None:
+    found = [
+        (one.rows, one.vectors, one.panels)
+        for width in (8, 16, 24, 32)
+        for one in members(width, most_rows=100, most_panels=100, machine=AVX2)
+    ]
+    assert {(6, 2, 1), (4, 3, 1), (2, 4, 1), (1, 4, 2), (1, 2, 4)} <= set(found)
+    assert not {(7, 2, 1), (3, 4, 1), (1, 4, 3)} & set(found)
+
+
+def test_the_family_of_the_fastest_width_is_taken() -> None:
+    """Kernel `b` is slower at size 1 and faster at all others: the regret is that of size 1, weighted."""
+    times = {"a": {1: 1.0, 2: 2.0, 4: 4.0}, "b": {1: 1.5, 2: 1.0, 4: 2.0}}
+
+    def predicted(one: str, size: int) -> float:
+        return times[one][size]
+
+    families = [choose([name], [1, 2, 4], predicted) for name in "ab"]
+    found = cheapest(families, ["a", "b"], [1, 2, 4], predicted)
+    assert found.members == ("b",) and found.regret_worst == pytest.approx(0.5)
+    assert 0 < found.regret_mean < 0.5
 
 
 def test_register_tiles_fit_into_the_registers() -> None:
@@ -81,20 +117,20 @@ def test_register_tiles_fit_into_the_registers() -> None:
 
 def test_cycles_of_a_product_that_fills_its_tiles() -> None:
     """6 x 2 vectors: 12 multiply-adds, two a cycle, take 6 cycles; 12 rows and 32 columns are 4 tiles."""
-    member, size = KernelParameters(8, 6, 2, COLUMNS_FIRST), ProductSize(1, 12, 32, 64)
+    member, size = KernelParameters(16, 6, 1, COLUMNS_FIRST, 2), ProductSize(1, 12, 32, 64)
     assert cycles(member, size, AVX2) == 4 * (64 * 6 + 60 + 4 * 12)
     assert cycles(member, size, Machine(8, 16, cores=3)) == 2 * (64 * 6 + 60 + 4 * 12)
 
 
 def test_one_row_more_makes_three_tiles_of_five_rows() -> None:
     """15 rows are computed for 13: 10 multiply-adds take 5 cycles."""
-    member = KernelParameters(8, 6, 2, COLUMNS_FIRST)
+    member = KernelParameters(16, 6, 1, COLUMNS_FIRST, 2)
     assert cycles(member, ProductSize(1, 13, 32, 64), AVX2) == 6 * (64 * 5 + 60 + 4 * 10)
 
 
 def test_tiles_of_two_heights_share_the_cost() -> None:
     """17 rows are two tiles of 6 and one of 5."""
-    member = KernelParameters(8, 6, 2, COLUMNS_FIRST)
+    member = KernelParameters(16, 6, 1, COLUMNS_FIRST, 2)
     assert cycles(member, ProductSize(1, 17, 16, 64), AVX2) == 2 * (64 * 6 + 108) + (64 * 5 + 100)
 
 

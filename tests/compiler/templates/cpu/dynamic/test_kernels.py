@@ -52,6 +52,23 @@ def close(result: Array, wanted: Array) -> None:
     np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(("lanes", "vectors", "columns"), [(4, 2, 11), (4, 3, 24), (8, 2, 17)])
+def test_kernels_of_wide_panels_are_right_at_all_sizes(lanes: int, vectors: int, columns: int) -> None:
+    """The last panel ends where the columns end, and overlaps the one before it unless it fits."""
+    members = [
+        KernelParameters(lanes * vectors, height, panels, order, vectors)
+        for height, panels in ((1, 1), (1, 2), (4, 1), (6, 1))
+        for order in (COLUMNS_FIRST, ROWS_FIRST)
+    ]
+    data, weight = tensor("data", symbol("rows"), 5), tensor("weight", 5, columns)
+    values = random(5, columns)
+    kernels = compiled_members([data, weight, product(data, weight)], values, members)
+    for member, run in zip(members, kernels, strict=True):
+        for rows in (*range(member.least_rows, 14), 31, 37, 61, 97):
+            x = random(rows, 5)
+            close(run(x), x @ values)
+
+
 def test_each_kernel_is_right_at_all_sizes() -> None:
     """Tiles of two heights cover all rows; panels of 11 columns overlap."""
     members = [
