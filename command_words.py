@@ -33,7 +33,7 @@ FURTHER = {
 """Options of a command that hold options of another one: its configuration, and the part of it."""
 
 
-FREE = {"tune": ("dims.",), "inspect": ("dims.",)}
+FREE = dict.fromkeys(("tune", "inspect", "advise"), ("dims.",))
 """Beginnings of options of a command whose names the user chooses."""
 
 

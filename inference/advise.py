@@ -1,4 +1,4 @@
-"""`foretune advise`: changes to a network that cost little on this hardware (Bolt section 3.3)."""
+"""`foretune advise`: cheap changes to a network (Bolt section 3.3), and sizes that waste register tiles."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.console import Console
 from tvm.target import Target
 
 from ..compiler.networks import AS_FASTEST, Lowering, extract_tasks, load_network, to_relax
+from ..compiler.networks.dynamic.dynamic_inputs import dynamic_inputs, is_dynamic
 from ..compiler.networks.loading import check_name
 from ..compiler.targets import is_cpu
 from ..compiler.tvm_compat import parse_target
@@ -37,6 +38,7 @@ from .bolt.advice.measured import MeasuredLatencies
 from .bolt.advice.predicted import PredictedLatencies, required_checkpoint
 from .bolt.advice.run import AdviceRun, Asked
 from .bolt.advice.write import print_advice, write_advice
+from .dynamic.wasteful_sizes import SizeAdvice, size_advice
 from .run.network_set import members_of
 from .search.config import OneShotConfig
 
@@ -61,7 +63,8 @@ class AdviseConfig:
     hardware: str = HERE
     inputs: list[Any] | None = None
     kwargs: dict[str, Any] | None = None
-    batch: int = 1
+    batch: Any = 1
+    dims: dict[str, Any] | None = None
     seed: int = 0
     predict: bool = False
     activations: list[str] = field(default_factory=lambda: [*DEFAULT])
@@ -93,6 +96,11 @@ class AdviseConfig:
             )
 
     @property
+    def is_dynamic(self) -> bool:
+        """Whether extents of the inputs are symbols."""
+        return is_dynamic(self.inputs, self.batch, self.dims)
+
+    @property
     def folder(self) -> Path:
         """Folder of the advice: `output`, or by default a folder named after the network."""
         return self.output or Path("outputs/advise", members_of(self.network)[0].name)
@@ -109,8 +117,27 @@ class AdviseConfig:
         )
 
 
+def run_dynamic(config: AdviseConfig, console: Console | None = None) -> SizeAdvice:
+    """Predicts the advice on the sizes of a network, prints, writes and returns it. Raises UserError."""
+    console = console or CommandConsole()
+    check_writable(config.folder, "output", folder=True)
+    dynamic = dynamic_inputs(config.network, config.inputs, config.batch, config.dims)
+    with console.status(f"predicting the sizes of {config.network}"):
+        inputs = dynamic.at(dynamic.traced)
+        network = load_network(config.network, inputs=inputs, seed=config.seed, kwargs=config.kwargs)
+        advised = size_advice(network, dynamic, parse_target(config.target), config.lowering)
+    advised.print(console)
+    with disk_errors(config.folder):
+        for path in advised.write(config.folder):
+            say(console, f"wrote {path}")
+    return advised
+
+
 def run(config: AdviseConfig, console: Console | None = None) -> Advice:
-    """Measures or predicts the advice on a network, prints, writes and returns it. Raises UserError."""
+    """Measures or predicts the advice on a network of fixed shapes, prints, writes and returns it.
+
+    Raises UserError.
+    """
     console = console or CommandConsole()
     check_writable(config.folder, "output", folder=True)
     with disk_errors(config.folder, kept=f"what was measured is kept in {config.folder}"):
@@ -182,4 +209,8 @@ def check(config: AdviseConfig) -> None:
 
 def main(config: DictConfig) -> None:
     """Entry point of `foretune advise`."""
-    run(from_hydra(config, AdviseConfig))
+    settings = from_hydra(config, AdviseConfig)
+    if settings.is_dynamic:
+        run_dynamic(settings)
+    else:
+        run(settings)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import fields, is_dataclass
 from inspect import signature
 from typing import Any
@@ -73,14 +74,19 @@ def evaluating(module: nn.Module) -> nn.Module:
 
 
 class TensorsOnly(nn.Module):
-    """A network that returns the tensors of its output as one tuple."""
+    """A network that returns the tensors of its output as one tuple.
 
-    def __init__(self, network: nn.Module) -> None:
+    It runs in `context`, which is entered inside of a trace: torch.export has such contexts of its own.
+    """
+
+    def __init__(
+        self, network: nn.Module, context: Callable[[], AbstractContextManager[Any]] = ScalarIndices
+    ) -> None:
         super().__init__()
         self.network = network
 
         def forward(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            with ScalarIndices():  # inside of the trace: torch.export has such a context of its own
+            with context():
                 return tuple(output_tensors(network(*inputs)))
 
         # torch.export names the inputs by the parameters of `forward`.

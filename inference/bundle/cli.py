@@ -124,10 +124,13 @@ def _facts(bundle: Bundle) -> list[tuple[str, str]]:
 
 
 def _further(bundle: Bundle) -> list[tuple[str, str]]:
-    """Labels and numbers of predicted schedules and of GPU templates, as far as there are any."""
-    counts = {"predicted": len(bundle.predicted), "templates": len(bundle.templates)}
-    nouns = {"predicted": "predicted schedule", "templates": "GPU template"}
-    return [(label, counted(count, nouns[label])) for label, count in counts.items() if count]
+    """Labels and numbers of further parts of a bundle, without empty ones."""
+    found = [
+        ("predicted", "predicted schedule", bundle.predicted),
+        ("templates", "GPU template", bundle.templates),
+        ("dynamic shapes", "measured kernel", bundle.kernels),
+    ]
+    return [(label, counted(len(of), noun)) for label, noun, of in found if of]
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

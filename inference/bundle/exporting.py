@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -34,6 +34,7 @@ from ...dataset.records.exchange import HERE, find_hardware
 from ...files import check_writable
 from ..database.folder import DEVICE_FILE, read_device, read_rounds, whole_lines
 from ..database.predicted_schedules import PredictedSchedules
+from ..database.stored_kernel_times import kernel_lines
 from ..database.task_note import TaskNote
 from ..database.tuning_notes import NOTES_FILE, TuningNotes
 from ..run.gpu_templates import joined_calls
@@ -90,8 +91,8 @@ def export_bundle(
 ) -> ExportReport:
     """Writes the schedules of one target and device in a tuning database as one file.
 
-    The file also has GPU templates and predicted schedules, and says which tasks run without a schedule, and
-    why.
+    The file also has GPU templates, predicted schedules and times of kernels for dynamic shapes, and says
+    which tasks run without a schedule, and why.
 
     Args:
         bundle: file to write, which must not exist.
@@ -119,8 +120,9 @@ def export_bundle(
         for of in (TuningNotes(found / NOTES_FILE), predictions.notes)
     )
     templates = template_lines(found, None if wanted is None else wanted.functions)
+    kernels = kernel_lines(found, tvm.__version__)
     decided = {note.workload_hash for note in [*notes, *predicted_notes] if note.decided}
-    if not (stored or decided or templates):
+    if not (stored or decided or templates or (kernels and network is None)):
         raise _nothing_in(found, network)
     manifest = replace(
         _manifest(_entries(found, stored, wanted, records), network or "", target, hardware),
@@ -129,12 +131,13 @@ def export_bundle(
     )
     kept, predicted = _numbered(stored, records)
     lines = [task.line for task in stored.values()]
-    written = write_bundle(Path(bundle), Bundle(manifest, lines, kept, predicted, templates))
-    known = {*stored, *decided}
-    missing = (
-        [] if wanted is None else [task.name for name, task in wanted.tasks.items() if name not in known]
-    )
-    return ExportReport(Path(bundle), written, missing)
+    written = write_bundle(Path(bundle), Bundle(manifest, lines, kept, predicted, templates, kernels))
+    return ExportReport(Path(bundle), written, _missing(wanted, {*stored, *decided}))
+
+
+def _missing(wanted: _Wanted | None, known: Collection[str]) -> list[str]:
+    """Names of the network's tasks that are not known."""
+    return [] if wanted is None else [task.name for name, task in wanted.tasks.items() if name not in known]
 
 
 def _check_options(bundle: Path, records: str) -> None:

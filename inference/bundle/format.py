@@ -25,13 +25,14 @@ from ...errors import first_line
 from ...json_fields import read_fields
 from ..database.fastest_template import parsed_template
 from ..database.folder import TEMPLATES_FILE
+from ..database.stored_kernel_times import KERNELS_FILE, parsed_kernel_time
 from ..database.task_note import TaskNote
 from .archive import BundleError, damaged, read_archive, write_archive
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Version of the layout, incremented when an older foretune cannot read a bundle or would misread it."""
 
-READ_VERSIONS = (1, 2, SCHEMA_VERSION)
+READ_VERSIONS = (1, 2, 3, SCHEMA_VERSION)
 """Versions that this foretune reads."""
 
 MANIFEST_FILE = "manifest.json"
@@ -41,8 +42,8 @@ PREDICTED_FILE = "predicted_record.json"
 MEMBERS = (MANIFEST_FILE, WORKLOAD_FILE, RECORD_FILE)
 """Members of every bundle."""
 
-LATER_MEMBERS = (PREDICTED_FILE, TEMPLATES_FILE)
-"""Further members of bundles since version 3."""
+LATER_MEMBERS = {PREDICTED_FILE: 3, TEMPLATES_FILE: 3, KERNELS_FILE: 4}
+"""Version that introduced a further member, in the order of the content's hash."""
 
 _SINCE = {"notes": 2, "predicted_notes": 3}
 """Version that introduced a field of the manifest."""
@@ -119,6 +120,8 @@ class Bundle:
     """Schedules that a cost model predicted, one per task; they have no latency."""
     templates: Sequence[str] = ()
     """GPU templates as lines of TEMPLATES_FILE."""
+    kernels: Sequence[str] = ()
+    """Times of kernels for dynamic shapes as lines of KERNELS_FILE."""
 
     @property
     def target_json(self) -> str:
@@ -132,8 +135,8 @@ def write_bundle(path: Path, bundle: Bundle) -> Bundle:
         [record.line(record.workload) for record in found] for found in (bundle.records, bundle.predicted)
     )
     lines = {WORKLOAD_FILE: bundle.workloads, RECORD_FILE: records}
-    if bundle.manifest.schema_version >= SCHEMA_VERSION:
-        lines |= {PREDICTED_FILE: predicted, TEMPLATES_FILE: bundle.templates}
+    later = {PREDICTED_FILE: predicted, TEMPLATES_FILE: bundle.templates, KERNELS_FILE: bundle.kernels}
+    lines |= {name: of for name, of in later.items() if bundle.manifest.schema_version >= LATER_MEMBERS[name]}
     members = {name: "".join(f"{line}\n" for line in of).encode() for name, of in lines.items()}
     sha256 = content_hash(bundle.manifest, members)
     bundle = replace(bundle, manifest=replace(bundle.manifest, content_sha256=sha256))
@@ -157,12 +160,14 @@ def read_bundle(path: str | Path) -> Bundle:
     count = len(workloads)
     _parsed(path, WORKLOAD_FILE, lines, parsed_workload)
     _parsed(path, TEMPLATES_FILE, lines, parsed_template)
+    _parsed(path, KERNELS_FILE, lines, parsed_kernel_time)
     return Bundle(
         manifest,
         workloads,
         _parsed(path, RECORD_FILE, lines, lambda line: parsed_record(line, count)),
         _parsed(path, PREDICTED_FILE, lines, lambda line: parsed_schedule(line, count)),
         lines.get(TEMPLATES_FILE, []),
+        lines.get(KERNELS_FILE, []),
     )
 
 
@@ -213,8 +218,8 @@ def _manifest(path: Path, content: bytes, members: Collection[str]) -> Manifest:
         for name, since in _SINCE.items():
             if version < since and name in values:
                 raise ValueError(f"{name!r} is unknown in a bundle of version {version}")
-        for name in LATER_MEMBERS:
-            if (name in members) != (version >= SCHEMA_VERSION):
+        for name, since in LATER_MEMBERS.items():
+            if (name in members) != (version >= since):
                 has = "has a" if name in members else "lacks the"
                 raise ValueError(f"a bundle of version {version} that {has} member {name!r}")
         earlier: dict[str, Any] = {name: [] for name, since in _SINCE.items() if version < since}

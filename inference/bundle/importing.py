@@ -25,6 +25,7 @@ from ...wording import counted
 from ..database.fastest_template import FastestTemplate
 from ..database.folder import STARTS_FILE, describe_device, held_alone, whole_lines
 from ..database.predicted_schedules import PredictedSchedules
+from ..database.stored_kernel_times import merge_kernel_times
 from ..database.task_note import TaskNote
 from ..database.tuning_notes import NOTES_FILE, TuningNotes
 from .archive import BundleError
@@ -149,7 +150,8 @@ def _added(
                 predicted = _add_predicted(folder, wanted, content, tasks)
                 untuned = _adopted(folder, content, merged)
                 templates = merge_templates(folder, content.templates, warn)
-                further = [*map(_left_untuned, untuned), *map(_template, templates)]
+                kernels = _kernels(*merge_kernel_times(folder, content.kernels))
+                further = [*map(_left_untuned, untuned), *map(_template, templates), *kernels]
     except CannotWriteError as error:
         raise BundleError(
             f"database={folder}: cannot be written ({error.reason}) and has the schedules that it had; "
@@ -193,6 +195,13 @@ def _template(found: tuple[str, FastestTemplate, MergedTask]) -> ImportedTask:
         schedules=merged.added,
         left_out=0,
     )
+
+
+def _kernels(added: int, kept: int) -> list[ImportedTask]:
+    """Outcome of all kernels for dynamic shapes together, if there are any."""
+    outcome = "added" if added else "kept"
+    found = ImportedTask("dynamic shapes", "kernels", "", outcome, None, None, added, left_out=0)
+    return [found] if added or kept else []
 
 
 def _left_untuned(note: TaskNote) -> ImportedTask:

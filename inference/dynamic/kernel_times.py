@@ -1,55 +1,94 @@
-"""Times of kernels for dynamic shapes, measured on this machine within a budget."""
+"""Times of kernels for dynamic shapes: of the tuning database, or measured here within a budget."""
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 import tvm
 from rich.console import Console
 from tvm.target import Target
 
-from ...compiler.tvm_compat import runs_here
+from ...compiler.tvm_compat import runs_here, target_to_json, workload_hash
+from ...dataset.hardware.target_hardware import target_hardware
 from ...dataset.measure import Executor, MeasureJob, make_executor
 from ...signals import as_interrupted
 from ...terminal import say
 from ...wording import counted
+from ..database.folder import DEVICE_FILE, describe_device, hold_open
+from ..database.stored_kernel_times import StoredKernelTimes
+from ..database.tuning_database import folder_of
 from ..run.config import TuneConfig
 
 
 class KernelTimes:
-    """Measures kernels until the budget has run out, or Ctrl-C ends the measurements."""
+    """Times of kernels that the database has, and of others until the budget has run out, or Ctrl-C.
 
-    def __init__(self, executor: Executor, console: Console, budget_s: float | None = None) -> None:
-        self._executor, self._console = executor, console
+    Args:
+        stored: times of the database, to which new ones are added.
+        start: starts the executor, when a kernel has to be measured; None measures nothing.
+        budget_s: seconds for measurements; None for no limit.
+    """
+
+    def __init__(
+        self,
+        stored: StoredKernelTimes,
+        start: Callable[[], Executor] | None,
+        console: Console,
+        budget_s: float | None = None,
+    ) -> None:
+        self._stored, self._start, self._console = stored, start, console
+        self._executor: Executor | None = None
         self._ends_at = None if budget_s is None else time.monotonic() + budget_s
         self._interrupted = False
-        self.measured = self.failed = self.left_out = 0
+        self.measured = self.failed = self.left_out = self.reused = 0
 
     def __call__(self, modules: Sequence[tvm.IRModule]) -> list[float | None]:
-        """Seconds of each module; None for one that failed, and for all of them after the end."""
+        """Seconds of each module; None for one that failed, and for unknown ones after the end."""
+        kernels = [workload_hash(one) for one in modules]
+        missing = {
+            kernel: one
+            for kernel, one in zip(kernels, modules, strict=True)
+            if self._stored.latency_s(kernel) is None
+        }
+        self.reused += len({*kernels} - missing.keys())
+        if missing and self._start is not None:
+            self._stored.add(self._measured(missing))
+        return [self._stored.latency_s(kernel) for kernel in kernels]
+
+    def _measured(self, kernels: Mapping[str, tvm.IRModule]) -> dict[str, float]:
+        """Seconds of the kernels that ran, by name."""
         over = self._ends_at is not None and time.monotonic() >= self._ends_at
         if not (self._interrupted or over):
             try:
                 with self._console.status(f"measuring kernels: {self.measured} so far"):
-                    outcomes = self._executor.measure([MeasureJob(tvm.ir.save_json(one)) for one in modules])
+                    jobs = [MeasureJob(tvm.ir.save_json(one)) for one in kernels.values()]
+                    outcomes = self._started().measure(jobs)
             except KeyboardInterrupt as error:
                 if as_interrupted(error).number != signal.SIGINT:
                     raise
                 self._interrupted = True
             else:
-                seconds = [None if one.failure is not None else one.latency_s for one in outcomes]
-                failed = seconds.count(None)
-                self.failed += failed
-                self.measured += len(seconds) - failed
+                pairs = zip(kernels, outcomes, strict=True)
+                seconds = {kernel: one.latency_s for kernel, one in pairs if one.failure is None}
+                self.failed += len(kernels) - len(seconds)
+                self.measured += len(seconds)
                 return seconds
-        self.left_out += len(modules)
-        return [None] * len(modules)
+        self.left_out += len(kernels)
+        return {}
+
+    def _started(self) -> Executor:
+        if self._executor is None:
+            assert self._start is not None
+            self._executor = self._start()
+        return self._executor
 
     def __str__(self) -> str:
         parts = [f"measured {counted(self.measured, 'kernel')}"]
+        if self.reused:
+            parts.append(f"{self.reused} known from the tuning database")
         if self.failed:
             parts.append(f"{self.failed} failed")
         if self.left_out:
@@ -60,11 +99,31 @@ class KernelTimes:
 
 @contextmanager
 def kernel_times(config: TuneConfig, target: Target, console: Console) -> Iterator[KernelTimes | None]:
-    """Function that measures kernels inside the block; None if the settings or the target rule it out."""
-    if not config.search.measure or config.executor.kind != "local" or not runs_here(target):
+    """Function that has the times of kernels inside the block.
+
+    It is None if the settings or the target rule measurements out and the database has no times.
+    """
+    if config.executor.kind not in ("local", "none") or not runs_here(target):
         yield None
         return
-    with make_executor(config.executor, target, config.measure, config.workers) as executor:
-        times = KernelTimes(executor, console, config.budget_s)
+    measures = config.search.measure and config.executor.kind == "local"
+    folder = folder_of(config.database, target, target_hardware(target, measured=False))
+    stored = StoredKernelTimes(
+        folder, tvm.__version__, read_only=not measures, empty=measures and config.retune
+    )
+    if not (measures or len(stored)):
+        yield None
+        return
+    with ExitStack() as stack:
+
+        def start() -> Executor:
+            return stack.enter_context(make_executor(config.executor, target, config.measure, config.workers))
+
+        if measures:
+            folder.mkdir(parents=True, exist_ok=True)
+        times = KernelTimes(stored, start if measures else None, console, config.budget_s)
+        hold_open(times, folder)  # no import changes the folder meanwhile
         yield times
+        if times.measured and not (folder / DEVICE_FILE).exists():  # the description takes seconds
+            describe_device(folder, target_to_json(target), target_hardware(target))
     say(console, str(times))

@@ -56,15 +56,19 @@ class DynamicInputs:
 
     @property
     def traced(self) -> dict[str, int]:
-        """Values with which the network is traced: different ones, and not 1, which PyTorch keeps fixed."""
+        """Values with which the network is traced."""
+        return self.traced_from(7)
+
+    def traced_from(self, size: int) -> dict[str, int]:
+        """Values near a size for a trace: different ones, and not 1, which PyTorch keeps fixed."""
         found: dict[str, int] = {}
         for name, symbol in self.symbols.items():
-            near = min(symbol.high, max(symbol.low, 7))
+            near = min(symbol.high, max(symbol.low, size))
             tried = (near + step * sign for step in count() for sign in (1, -1))
             found[name] = next(
-                size
-                for size in tried
-                if symbol.contains(size) and size > 1 and (size not in found.values() or _few(symbol))
+                one
+                for one in tried
+                if symbol.contains(one) and one > 1 and (one not in found.values() or _few(symbol))
             )
         return found
 

@@ -7,10 +7,13 @@ from functools import reduce
 from typing import Any
 
 import sympy
+from torch.export import ExportedProgram
 from torch.utils._sympy import functions
 from tvm import tirx
 
+from ...dynamic.symbols import Extent
 from ..importing.decomposing.errors import ConversionError
+from .dynamic_inputs import DynamicInputs
 
 INDEX = "int64"
 """Data type of extents."""
@@ -19,9 +22,12 @@ INDEX = "int64"
 def as_tir(expression: Any, variables: Mapping[str, tirx.Var]) -> Any:
     """The expression in terms of `variables`, by the names of PyTorch's symbols.
 
-    Whole numbers are int64, others are float64. Raises ConversionError for a function without counterpart.
+    Whole numbers are int64, others are float64. Raises ConversionError for a function without counterpart,
+    and for another symbol.
     """
     if isinstance(expression, sympy.Symbol):
+        if str(expression) not in variables:
+            raise ConversionError(f"an extent is {expression}, which follows from no input's extents")
         return variables[str(expression)]
     if isinstance(expression, sympy.Integer | int):
         return tirx.IntImm(INDEX, int(expression))
@@ -68,3 +74,20 @@ _FUNCTIONS: Mapping[Any, Callable[[list[Any]], Any]] = {
     **dict.fromkeys(_named("FloatPow"), lambda parts: tirx.pow(*_floats(parts))),
     **dict.fromkeys(_named("OpaqueUnaryFn_sqrt"), lambda parts: tirx.sqrt(_floats(parts)[0])),
 }
+
+
+def variables_of(program: ExportedProgram, dynamic: DynamicInputs) -> dict[str, tirx.Var]:
+    """A variable of TVM with the user's name for each symbol of PyTorch in the inputs."""
+    found: dict[str, tirx.Var] = {}
+    variables = {name: tirx.Var(name, INDEX) for name in dynamic.symbols}
+    inputs = [node for node in program.graph.find_nodes(op="placeholder") if node.name in _users(program)]
+    for node, shape in zip(inputs, dynamic.shapes, strict=True):
+        for given, extent in zip(node.meta["val"].shape, shape or (), strict=False):
+            if isinstance(extent, Extent):
+                for symbol in given.node.expr.free_symbols:
+                    found[str(symbol)] = variables[extent.symbol]
+    return found
+
+
+def _users(program: ExportedProgram) -> Mapping[str, None]:
+    return dict.fromkeys(program.graph_signature.user_inputs)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import tvm
 from torch import nn
 from tvm import relax
+from torch.export import ExportedProgram
 from tvm.target import Target
 
 from ....errors import UserError
@@ -21,6 +22,8 @@ from ...templates.cpu.dynamic.nodes import is_scheduled
 from ..extraction import NetworkExportError
 from ..importing import torch_import
 from ..importing.onnx_torch.graph_module import OnnxModule
+from ..importing.recurrent.conversion import KIND
+from ..inputs import example_inputs
 from ..loading import Network, kind_and_line
 from ..lowering.buildable import LOWERING, Stage
 from ..lowering.fold_batch_norm import fold_batch_norm
@@ -76,13 +79,36 @@ def _lowered(
     bounded: bool,
 ) -> tvm.IRModule:
     with stage("torch.export"):
-        program = export(_module(network), network.torch_inputs(), dynamic, network.name)
+        program = _program(network, dynamic)
     with stage("conversion to Relax"):
         before = guards_of(program)
-        mod = torch_import.to_relax(program, SymbolicImporter(dynamic, bounded=bounded))
+        mod = torch_import.to_relax(program, SymbolicImporter(dynamic, target, bounded=bounded))
         check_guards(program, dynamic, before, network.name)
     with stage(LOWERING):
         return lower(fold_batch_norm(mod), target, lowering)
+
+
+def _program(network: Network, dynamic: DynamicInputs) -> ExportedProgram:
+    """The exported program. Raises DynamicShapeError.
+
+    Extents that follow from a size, such as its fourth, may be 1 for a small one, which PyTorch takes for a
+    number. So a network that needs the size of its trace is traced again with a larger one.
+    """
+    module = _module(network)
+    try:
+        return export(module, network.torch_inputs(), dynamic, network.name)
+    except DynamicShapeError:
+        larger = dynamic.traced_from(LARGER)
+        if larger == dynamic.traced:
+            raise
+        with suppress(DynamicShapeError):
+            inputs = network.with_inputs(example_inputs(dynamic.at(larger), 0)).torch_inputs()
+            return export(module, inputs, dynamic, network.name, ones=False)
+        raise
+
+
+LARGER = 61
+"""Size of a second trace."""
 
 
 def for_any_size(
@@ -117,8 +143,8 @@ def scheduled(
 
     Attention becomes one function where `lowering` allows it. Other symbolic functions are families of
     kernels with a choice at run time, where there is such a family. The others, and functions of fixed
-    extents, get plain schedules. `measure` times a few kernels of products; see `with_families`. Raises
-    SizeRangeError.
+    extents, get plain schedules, unless the importer has made one. `measure` times a few kernels of products;
+    see `with_families`. Raises SizeRangeError.
     """
     ranges = {symbol.name: (symbol.low, symbol.high) for symbol in dynamic.symbols.values()}
     counts = {symbol.name: symbol.counts for symbol in dynamic.symbols.values()}
@@ -131,4 +157,9 @@ def scheduled(
         for var, func in made.module.functions_items()
         if isinstance(func, tvm.tirx.PrimFunc) and not is_scheduled(func)
     ]
-    return plainly_scheduled(made.module, rest), [task.as_json() for task in (*attention, *made.tasks)]
+    functions = {var.name_hint: func for var, func in mod.functions_items()}
+    kinds = {name: str(func.attrs[KIND]) for name, func in functions.items() if KIND in (func.attrs or {})}
+    tasks: list[Mapping[str, Any]] = [
+        {**task.as_json(), "kind": kinds.get(task.name, task.kind)} for task in made.tasks
+    ]
+    return plainly_scheduled(made.module, rest), [*(task.as_json() for task in attention), *tasks]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from inspect import signature
 from itertools import product
@@ -15,18 +15,27 @@ import sympy
 import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram
+from torch.fx.experimental import _config
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ....errors import UserError
 from ...dynamic.symbols import DynamicShapeError, Extent
 from ..importing.onnx_torch.graph_module import OnnxModule, fixed_extents
+from ..importing.pooled_axis import PooledAxis
+from ..importing.recurrent.layers import RecurrentLayers
+from ..importing.scalar_indices import ScalarIndices
 from ..loading import kind_and_line
 from ..outputs import TensorsOnly
 from .dynamic_inputs import DynamicInputs, Shape, sizes_text
 
 
 def export(
-    module: nn.Module, inputs: tuple[torch.Tensor, ...], dynamic: DynamicInputs, name: str
+    module: nn.Module,
+    inputs: tuple[torch.Tensor, ...],
+    dynamic: DynamicInputs,
+    name: str,
+    *,
+    ones: bool = True,
 ) -> ExportedProgram:
     """The program of the module, whose inputs have the symbols of `dynamic` as extents.
 
@@ -35,16 +44,17 @@ def export(
         inputs: example inputs for `dynamic.traced`.
         dynamic: shapes of the inputs.
         name: name of the network, for errors.
+        ones: whether PyTorch may ask if an extent that follows from a size is 1, such as `n // 4`.
 
     Raises DynamicShapeError for a network that does not work for all sizes of the ranges.
     """
-    network = TensorsOnly(module).eval()
+    network = TensorsOnly(module, _replacing).eval()
     bound = signature(network.forward).bind(*dynamic_shapes(dynamic))
     is_file = isinstance(module, OnnxModule)
     place: Callable[[], str] = partial(getattr, module, "place") if is_file else _users_line
     with torch.no_grad(), _recorded_guards(place) as guards:
         try:
-            program = _exported(network, inputs, dict(bound.arguments))
+            program = _exported(network, inputs, dict(bound.arguments), ones)
         except Exception as error:
             reason = _violation(str(error), dynamic, guards, "operator" if is_file else "line")
             if reason is None:
@@ -57,6 +67,13 @@ def export(
     return program
 
 
+@contextmanager
+def _replacing() -> Iterator[None]:
+    """Context in which operators have a form that keeps symbols."""
+    with ScalarIndices(), RecurrentLayers(), PooledAxis():
+        yield
+
+
 def dynamic_shapes(dynamic: DynamicInputs) -> list[dict[int, Any] | None]:
     """Symbolic extents of each input by their axis, in the form of `torch.export`."""
     dims = {one.name: Dim(one.name, min=one.low, max=one.high) for one in dynamic.symbols.values()}
@@ -64,7 +81,7 @@ def dynamic_shapes(dynamic: DynamicInputs) -> list[dict[int, Any] | None]:
 
 
 def _exported(
-    network: nn.Module, inputs: tuple[torch.Tensor, ...], shapes: dict[str, Any]
+    network: nn.Module, inputs: tuple[torch.Tensor, ...], shapes: dict[str, Any], ones: bool
 ) -> ExportedProgram:
     """The program; raises what PyTorch raises.
 
@@ -75,19 +92,31 @@ def _exported(
     try:
         return torch.export.export(network, inputs, dynamic_shapes=shapes)
     except Exception as error:
-        if (
-            not _GUARD.search(str(error))
-            or not _DEFERRED.keys() <= signature(torch.export.export).parameters.keys()
-        ):
+        patterns = [_GUARD] if ones else [_GUARD, _CONSTANT, _SPECIALISED]
+        if not any(one.search(str(error)) for one in patterns):
             raise
-        program = torch.export.export(network, inputs, dynamic_shapes=shapes, **_DEFERRED)
-        if broken_guards(program, [*removed_checks(program), *guards_of(program)]):
-            raise
-        return program
+        contexts: list[Callable[[], AbstractContextManager[None]]] = [nullcontext]
+        for context in contexts if ones else [*contexts, _without_ones]:
+            with suppress(Exception), context():
+                program = torch.export.export(network, inputs, dynamic_shapes=shapes, **_deferred())
+                if not broken_guards(program, [*removed_checks(program), *guards_of(program)]):
+                    return program
+        raise
 
 
-_DEFERRED: dict[str, Any] = {"prefer_deferred_runtime_asserts_over_guards": True}
-"""Option of later releases of PyTorch, with which conditions become checks of each call."""
+def _deferred() -> dict[str, Any]:
+    """Option of later releases of PyTorch, with which conditions become checks of each call."""
+    name = "prefer_deferred_runtime_asserts_over_guards"
+    return {name: True} if name in signature(torch.export.export).parameters else {}
+
+
+@contextmanager
+def _without_ones() -> Iterator[None]:
+    """Context in which PyTorch takes no symbolic extent for 1, in releases that have this option."""
+    options: Any = _config
+    name = "backed_size_oblivious"
+    with options.patch(**{name: True}) if hasattr(options, name) else nullcontext():
+        yield
 
 
 def removed_checks(program: ExportedProgram) -> list[Any]:
@@ -201,9 +230,8 @@ def guards_of(program: ExportedProgram) -> list[Any]:
 def check_guards(program: ExportedProgram, dynamic: DynamicInputs, before: Sequence[Any], name: str) -> None:
     """Raises DynamicShapeError if a step of the conversion decided by the size that was traced.
 
-    PyTorch records what its decompositions assume of a size. What they assume must hold for the whole range.
-    An extent of 1 is left out: PyTorch never broadcasts a symbolic axis, whatever its size, and outputs at
-    the ends of the ranges are compared.
+    PyTorch records what its decompositions assume of a size. What they assume must hold for the whole range,
+    see `broken_guards`.
 
     Args:
         program: an exported program, which was decomposed since.
@@ -219,15 +247,30 @@ def check_guards(program: ExportedProgram, dynamic: DynamicInputs, before: Seque
 
 
 def broken_guards(program: ExportedProgram, guards: Sequence[Any]) -> list[Any]:
-    """Conditions on symbols that some sizes of their ranges do not meet."""
+    """Conditions on symbols that some sizes of their ranges do not meet.
+
+    An extent of 1 is left out: PyTorch never broadcasts a symbolic axis, whatever its size, and outputs at
+    the ends of the ranges are compared.
+    """
     ranges = {str(one): bounds for env in _environments(program) for one, bounds in env.var_to_range.items()}
     broken = []
     for guard in guards:
+        if _asks_for_one(guard):
+            continue
         free = sorted(guard.free_symbols, key=str)
         tried = product(*(_tried(ranges[str(one)], MOST_TRIED // 4 ** (len(free) - 1)) for one in free))
         if any(guard.subs(dict(zip(free, sizes, strict=True))) == sympy.false for sizes in tried):
             broken.append(guard)
     return broken
+
+
+def _asks_for_one(guard: Any) -> bool:
+    """Whether a condition is that an extent is not 1, such as `n // 4 != 1` or `b * (n // 4) != b`."""
+    if not isinstance(guard, sympy.Ne) or sympy.S.Zero in guard.args:
+        return False
+    left, right = guard.args
+    pairs = [(left, right), (right, left)]
+    return any((one == 1 or one.free_symbols) and sympy.denom(other / one) == 1 for other, one in pairs)
 
 
 MOST_TRIED = 512

@@ -18,13 +18,16 @@ from torch._decomp import decomposition_table
 from torch.export import ExportedProgram
 from tvm import relax, te, tirx
 from tvm.sym import Analyzer
+from tvm.target import Target
 
-from ...dynamic.symbols import Extent
 from ..importing.decomposing.errors import ConversionError
 from ..importing.decompositions import SYMBOLIC
+from ..importing.fold_constants import weights_of
+from ..importing.recurrent import operator as recurrent
+from ..importing.recurrent.conversion import call_of_kernel
 from ..importing.torch_import import Importer
 from .dynamic_inputs import DynamicInputs
-from .expressions import INDEX, as_tir
+from .expressions import INDEX, as_tir, variables_of
 from .symbolic_export import broken_guards, removed_checks
 
 _LEAST, _MOST = "tir_var_lower_bound", "tir_var_upper_bound"
@@ -62,6 +65,7 @@ class SymbolicImporter(Importer):
 
     Args:
         dynamic: shapes of the inputs.
+        target: a CPU.
         bounded: whether the memory may be planned for the ranges, so that no larger input runs.
     """
 
@@ -69,8 +73,9 @@ class SymbolicImporter(Importer):
         resize: decomposition_table[resize] for resize in _RESIZES if resize in decomposition_table
     }
 
-    def __init__(self, dynamic: DynamicInputs, *, bounded: bool = True) -> None:
-        self._dynamic, self._bounded = dynamic, bounded
+    def __init__(self, dynamic: DynamicInputs, target: Target, *, bounded: bool = True) -> None:
+        self._dynamic, self._target, self._bounded = dynamic, target, bounded
+        self._weights: Mapping[str, torch.Tensor] = {}
         self._variables: dict[str, tirx.Var] = {}
         self._inputs: list[relax.Var] = []
         self._analyzer = Analyzer()
@@ -92,13 +97,15 @@ class SymbolicImporter(Importer):
         }
         for name, convert in own.items():
             converts[name] = _where_symbolic(convert, converts[name])
+        converts[recurrent.NAME] = self._recurrent
         return {name: self._with_shape(convert) for name, convert in converts.items()}
 
     def from_exported_program(self, exported_program: ExportedProgram, **options: Any) -> tvm.IRModule:
         """The Relax module; the ranges of the symbols are attributes of its function."""
         if broken := broken_guards(exported_program, removed_checks(exported_program)):
             raise ConversionError(f"one of its operators works only for sizes with {broken[0]}")
-        self._variables = _variables(exported_program, self._dynamic)
+        self._weights = weights_of(exported_program)
+        self._variables = variables_of(exported_program, self._dynamic)
         for node in exported_program.graph.nodes:
             if node.op == "call_function" and isinstance(node.meta.get("val"), SYMBOLIC):
                 self.convert_map.setdefault(node.target.__name__, self._with_shape(self._refused))
@@ -178,7 +185,7 @@ class SymbolicImporter(Importer):
         """An expression of PyTorch in TVM's own form: its fusion compares extents term by term."""
         return Analyzer().simplify(as_tir(expression, self._variables))
 
-    def _extents(self, shape: Sequence[Any]) -> list[Any]:
+    def extents(self, shape: Sequence[Any]) -> list[Any]:
         """Extents of PyTorch in TVM."""
         return [
             self._in_tvm(one.node.expr) if isinstance(one, torch.SymInt) else tirx.IntImm(INDEX, one)
@@ -187,7 +194,7 @@ class SymbolicImporter(Importer):
 
     def _shape(self, node: fx.Node) -> list[Any]:
         """Extents of a node's tensor."""
-        return self._extents(node.meta["val"].shape)
+        return self.extents(node.meta["val"].shape)
 
     def _value(self, argument: Any) -> Any:
         """An argument that is a number, or the expression of one."""
@@ -216,6 +223,9 @@ class SymbolicImporter(Importer):
 
     def _refused(self, node: fx.Node) -> Any:
         raise ConversionError(f"TVM has no conditions on extents, such as {node.target}")
+
+    def _recurrent(self, node: fx.Node) -> relax.Var:
+        return call_of_kernel(node, self, self._weights, self._target)
 
     def _positions(self, node: fx.Node) -> relax.Var:
         """Numbers from a start on, with a step."""
@@ -324,20 +334,3 @@ def _is_symbolic(value: Any) -> bool:
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def _variables(program: ExportedProgram, dynamic: DynamicInputs) -> dict[str, tirx.Var]:
-    """A variable of TVM with the user's name for each symbol of PyTorch in the inputs."""
-    found: dict[str, tirx.Var] = {}
-    variables = {name: tirx.Var(name, INDEX) for name in dynamic.symbols}
-    inputs = [node for node in program.graph.find_nodes(op="placeholder") if node.name in _users(program)]
-    for node, shape in zip(inputs, dynamic.shapes, strict=True):
-        for given, extent in zip(node.meta["val"].shape, shape or (), strict=False):
-            if isinstance(extent, Extent):
-                for symbol in given.node.expr.free_symbols:
-                    found[str(symbol)] = variables[extent.symbol]
-    return found
-
-
-def _users(program: ExportedProgram) -> Mapping[str, None]:
-    return dict.fromkeys(program.graph_signature.user_inputs)

@@ -58,7 +58,7 @@ def fold_constants(program: ExportedProgram) -> int:
 
 def independent(program: ExportedProgram) -> set[fx.Node]:
     """Nodes that `fold_constants` evaluates: nodes that depend on no input."""
-    weights = _weights(program)
+    weights = weights_of(program)
     found: set[fx.Node] = set()
     for node in program.graph.nodes:
         weight = node.op == "placeholder" and node.name in weights
@@ -69,7 +69,7 @@ def independent(program: ExportedProgram) -> set[fx.Node]:
 
 def _evaluated(program: ExportedProgram) -> dict[fx.Node, Any]:
     """Values of the independent nodes."""
-    weights, wanted = _weights(program), independent(program)
+    weights, wanted = weights_of(program), independent(program)
     values: dict[fx.Node, Any] = {}
     with torch.no_grad():
         for node in program.graph.nodes:
@@ -83,7 +83,7 @@ def _evaluated(program: ExportedProgram) -> dict[fx.Node, Any]:
     return values
 
 
-def _weights(program: ExportedProgram) -> dict[str, torch.Tensor]:
+def weights_of(program: ExportedProgram) -> dict[str, torch.Tensor]:
     """Parameters, buffers and constants by the names of their placeholders, without buffers that change."""
     signature = program.graph_signature
     changed = set(signature.buffers_to_mutate.values())

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from ....errors import UserError
+from ...templates.cpu.recurrent.cell import Activation
 from .onnx_rewrites.nodes import Graph
+from .recurrent.onnx_activations import PARAMETERS, NoActivationError, activations_of
 
 
 class RecurrentLayerError(UserError, ValueError):
@@ -34,9 +36,6 @@ CELLS: Mapping[str, _Cell] = {
     "GRU": _Cell(3, ("Sigmoid", "Tanh"), 1),
     "RNN": _Cell(1, ("Tanh",), 1),
 }
-_PARAMETERS = {"LeakyRelu": 1, "ThresholdedRelu": 1, "Elu": 1, "HardSigmoid": 2}
-"""Number of parameters, alpha and beta, of activations that have some."""
-_PLAIN = ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")
 
 
 def expand(node: Any, shape: Sequence[int], dtype: np.dtype[Any], helper: Any) -> Graph:
@@ -137,31 +136,23 @@ class _Expansion:
 
     def _activations(self, number: int) -> list[Callable[[str], str]]:
         """Activations of a direction, with their parameters in the order of the operator's definition."""
-        names = [_text(name) for name in self.options.get("activations", ())]
-        count = len(self.cell.activations)
-        names = names or list(self.cell.activations) * (number + 1)
-        alphas, betas = (list(self.options.get(name, ())) for name in ("activation_alpha", "activation_beta"))
-        found: list[Callable[[str], str]] = []
-        for name in names:
-            title = next((known for known in (*_PLAIN, *_PARAMETERS) if known.lower() == name.lower()), None)
-            if title is None:
-                raise self._error(f"activation {name}", f"use one of {', '.join((*_PLAIN, *_PARAMETERS))}")
-            attributes: dict[str, float] = {}
-            for key, values, least in (("alpha", alphas, 1), ("beta", betas, 2)):
-                if _PARAMETERS.get(title, 0) >= least and values:
-                    attributes[key] = values.pop(0)
-            found.append(self._activation(title, attributes, len(found) % count < 2))
-        return found[number * count : (number + 1) * count]
+        try:
+            found = activations_of(self.options, self.cell.activations, number + 1)[number]
+        except NoActivationError as error:
+            raise self._error(f"activation {error}", f"use one of {', '.join(PARAMETERS)}") from error
+        return [self._activation(one, place < 2) for place, one in enumerate(found)]
 
-    def _activation(self, name: str, attributes: Mapping[str, float], clipped: bool) -> Callable[[str], str]:
+    def _activation(self, activation: Activation, clipped: bool) -> Callable[[str], str]:
         # ONNX Runtime does not clip the memory of an LSTM (its third activation).
         clip = self.options.get("clip") if clipped else None
+        values = zip(("alpha", "beta"), (activation.alpha, activation.beta), strict=True)
+        attributes = dict([*values][: len(PARAMETERS[activation.name])])
 
         def apply(x: str) -> str:
             if clip is not None:
                 low, high = (self.graph.constant(np.array(value, self.dtype)) for value in (-clip, clip))
                 x = self.graph("Min", self.graph("Max", x, low), high)
-            return self.graph(name, x, **dict[str, Any](attributes))
+            return self.graph(activation.name, x, **dict[str, Any](attributes))
 
         return apply
 

@@ -36,7 +36,7 @@ def test_show_prints_what_a_bundle_holds(bundle, capsys):
     told = " ".join(capsys.readouterr().out.split())
     for part in (
         *("3 of 2 tasks", "net", '{"kind": "llvm", "num-cores": 2}', "fake device, 2 cores, hardware_id"),
-        *("foretune=0.1.0, tvm=0.27.0.post1, schema 3", "2026-11-25T00:00:00+00:00", "SHA-256"),
+        *("foretune=0.1.0, tvm=0.27.0.post1, schema 4", "2026-11-25T00:00:00+00:00", "SHA-256"),
         *("dense_3 dense 1.00 ms 2", "dense_5 dense 4.00 ms 1"),
     ):
         assert part in told
@@ -44,14 +44,17 @@ def test_show_prints_what_a_bundle_holds(bundle, capsys):
     assert json.loads(capsys.readouterr().out)["tasks"][0]["settings"] == {"rows": 3}
 
 
-def test_show_counts_predicted_schedules_and_templates(tmp_path, capsys):
+def test_show_counts_predicted_schedules_templates_and_kernels(tmp_path, capsys):
     bundle = bundle_of({3: {"x": 2e-3}})
     template = '{"workload": "00", "latency_s": 0.001, "title": "product", "module": ""}'
+    kernel = '{"kernel": "0123456789abcdef", "latency_s": 0.001, "tvm": "0.27.0", "version": 1}'
     path = tmp_path / "b.zip"
-    write_bundle(path, replace(bundle, predicted=bundle.records, templates=[template, template]))
+    further = {"predicted": bundle.records, "templates": [template, template], "kernels": [kernel]}
+    write_bundle(path, replace(bundle, **further))
     assert status_of("show", path) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "predicted 1 predicted schedule" in told and "templates 2 GPU templates" in told
+    assert "dynamic shapes 1 measured kernel" in told
 
 
 @pytest.mark.parametrize("command", ["show", "import"])

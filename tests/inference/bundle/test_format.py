@@ -84,6 +84,12 @@ def template_line(**changes) -> bytes:
     return json.dumps({**note, **changes}).encode() + b"\n"
 
 
+def kernel_line(**changes) -> bytes:
+    """A line of kernels for dynamic shapes."""
+    note = {"kernel": "0123456789abcdef", "latency_s": 1e-3, "tvm": "0.27.0", "version": 1}
+    return json.dumps({**note, **changes}).encode() + b"\n"
+
+
 HARDWARE = asdict(bundle_of({}).manifest.hardware)
 NOTE = asdict(TaskNote("00"))
 TASK = asdict(bundle_of(LATENCIES).manifest.tasks[0])
@@ -92,7 +98,7 @@ TASK = asdict(bundle_of(LATENCIES).manifest.tasks[0])
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"schema_version": 4}, "schema_version=4, but this foretune reads 1, 2, 3; use the foretune"),
+        ({"schema_version": 5}, "schema_version=5, but this foretune reads 1, 2, 3, 4; use the foretune"),
         ({"schema_version": 1}, "'notes' is unknown in a bundle of version 1"),
         ({"schema_version": 2}, "'predicted_notes' is unknown in a bundle of version 2"),
         ({"notes": [{**NOTE, "untuned_s": float("nan")}]}, r"notes\[0\]\.untuned_s=nan must be a number"),
@@ -126,6 +132,11 @@ TASK = asdict(bundle_of(LATENCIES).manifest.tasks[0])
             "its workload or its title is no printable text",
         ),
         ({"foretune_gpu_templates.json": template_line(module=1)}, "its module is no text"),
+        ({"foretune_kernel_times.json": b"{}\n"}, "foretune_kernel_times.json, line 1: no time of a kernel"),
+        ({"foretune_kernel_times.json": kernel_line(kernel="../x")}, "its kernel '../x' must be a hash"),
+        ({"foretune_kernel_times.json": kernel_line(latency_s=True)}, "its latency True must be a time in"),
+        ({"foretune_kernel_times.json": kernel_line(tvm="\x1b")}, "its TVM must be printable text"),
+        ({"foretune_kernel_times.json": kernel_line(version=2)}, "its version is 2, and this foretune"),
         ({"database_tuning_record.json": b"[9,[]]\n"}, "json, line 1: of the task 9, but there are 2 tasks"),
         ({"database_tuning_record.json": b"{}\n"}, "database_tuning_record.json, line 1: no record"),
         (

@@ -13,7 +13,7 @@ from foretune.compiler.networks.alternatives.call_chains import call_chains
 from foretune.compiler.operators import Dense, to_task
 from foretune.compiler.task import Task
 from foretune.compiler.templates.gpu.function import KERNELS
-from foretune.compiler.tvm_compat import parse_target
+from foretune.compiler.tvm_compat import parse_target, target_to_json
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.records.database_lines import RECORD_FILE, StoredRecord
@@ -30,10 +30,12 @@ from foretune.inference.database.folder import (
     TEMPLATES_FILE,
     DatabaseInUseError,
     append_notes,
+    describe_device,
     read_notes,
 )
 from foretune.inference.database.predicted_schedules import PredictedSchedules
-from foretune.inference.database.tuning_database import MissingScheduleError, TuningDatabase
+from foretune.inference.database.stored_kernel_times import StoredKernelTimes
+from foretune.inference.database.tuning_database import MissingScheduleError, TuningDatabase, folder_of
 from foretune.inference.search.candidate import record_json
 from foretune.inference.search.config import OneShotConfig
 from foretune.inference.workers.searchers import start_searchers
@@ -203,6 +205,27 @@ def test_gpu_templates_move_and_the_faster_one_stays(device, tmp_path):
     assert known == {attention.workload: fast, "00": none, "01": none}
     again = import_bundle(tmp_path / "a.zip", tmp_path / "slower", hardware=device("gpu"))
     assert again.outcomes == {"kept": 1}
+
+
+def test_times_of_kernels_for_dynamic_shapes_move_without_schedules(device, tmp_path):
+    """A folder with such times alone is exported, and times of the destination stay."""
+    described = tmp_path / "tuned" / folder_of(tmp_path, TARGET, HARDWARE).name
+    described.mkdir(parents=True)
+    describe_device(described, target_to_json(TARGET), HARDWARE)
+    names = ["0" * 16, "1" * 16]
+    StoredKernelTimes(described, tvm.__version__).add(dict(zip(names, (1e-3, 2e-3), strict=True)))
+    StoredKernelTimes(described, "0.1").add({"2" * 16: 1e-3})  # of another TVM
+    written = export_bundle(tmp_path / "a.zip", tmp_path / "tuned").bundle
+    assert len(read_bundle(tmp_path / "a.zip").kernels) == len(written.kernels) == 2
+    own = StoredKernelTimes(folder_of(tmp_path / "other", TARGET, HARDWARE), tvm.__version__)
+    own.add({names[0]: 5e-3})
+    outcomes = []
+    for _ in range(2):
+        report = import_bundle(tmp_path / "a.zip", tmp_path / "other", hardware=device("here"))
+        outcomes += [(row.name, row.outcome, row.schedules) for row in report.tasks]
+    assert outcomes == [("dynamic shapes", "added", 1), ("dynamic shapes", "kept", 0)]
+    known = StoredKernelTimes(report.folder, tvm.__version__)
+    assert [known.latency_s(name) for name in names] == [5e-3, 2e-3]
 
 
 def test_a_template_that_does_more_than_launch_its_kernels_is_left_out(device, tmp_path):

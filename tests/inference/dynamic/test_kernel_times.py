@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,16 +14,27 @@ import pytest
 import tvm
 from foretune.dataset.measure import Executor, ExecutorConfig, MeasureConfig, MeasureJob, MeasureOutcome
 from foretune.dataset.records.schema import FailureKind
+from foretune.inference.database.folder import DEVICE_FILE
+from foretune.inference.database.stored_kernel_times import KERNELS_FILE, StoredKernelTimes
+from foretune.inference.dynamic import kernel_times as subject
 from foretune.inference.dynamic.kernel_times import KernelTimes, kernel_times
 from foretune.inference.run.config import TuneConfig
 from foretune.inference.search.config import OneShotConfig
 from foretune.signals import Interrupted
 from rich.console import Console
+from tvm import te
 
 from tests.compiler.templates.cpu.dynamic.kernels import TARGET, Network, product, symbol, tensor
-from tests.support.cpus import require
+from tests.support.cpus import cpu, require
 
-MODULES = [tvm.IRModule({}), tvm.IRModule({})]
+
+def kernel(rows: int) -> tvm.IRModule:
+    """A module that differs from those of other rows."""
+    x = tensor("x", rows)
+    return tvm.IRModule({"main": te.create_prim_func([x, te.compute(x.shape, lambda i: x[i] + 1.0)])})
+
+
+MODULES = [kernel(1), kernel(2)]
 
 
 class Fake:
@@ -39,35 +51,67 @@ class Fake:
         return cast(list[MeasureOutcome], list(self.outcomes[: len(jobs)]))
 
 
-def times(fake: Fake, budget_s: float | None = None) -> KernelTimes:
-    return KernelTimes(cast(Executor, fake), Console(quiet=True), budget_s)
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
 
 
-def test_a_kernel_that_failed_has_no_time() -> None:
-    measure = times(Fake(MeasureOutcome(run_secs=(2.0,)), MeasureOutcome(failure=FailureKind.RUN_ERROR)))
+def times(
+    fake: Fake | None, folder: Path, budget_s: float | None = None, *, tvm: str = "1", empty: bool = False
+) -> KernelTimes:
+    start = None if fake is None else lambda: cast(Executor, fake)
+    return KernelTimes(StoredKernelTimes(folder, tvm, empty=empty), start, Console(quiet=True), budget_s)
+
+
+def test_a_kernel_that_failed_has_no_time(folder: Path) -> None:
+    fake = Fake(MeasureOutcome(run_secs=(2.0,)), MeasureOutcome(failure=FailureKind.RUN_ERROR))
+    measure = times(fake, folder)
     assert measure(MODULES) == [2.0, None]
     assert str(measure) == "measured 1 kernel, 1 failed"
 
 
-def test_nothing_is_measured_after_the_budget() -> None:
+def test_the_second_run_measures_nothing(folder: Path) -> None:
+    two = Fake(MeasureOutcome(run_secs=(2.0,)), MeasureOutcome(run_secs=(3.0,)))
+    assert times(two, folder)([*MODULES, MODULES[0]]) == [2.0, 3.0, 2.0]
     fake = Fake()
-    measure = times(fake, budget_s=0.0)
+    measure = times(fake, folder)
+    assert measure(MODULES) == [2.0, 3.0] and fake.calls == 0
+    assert str(measure) == "measured no kernels, 2 known from the tuning database"
+
+
+def test_one_unknown_kernel_is_measured_alone(folder: Path) -> None:
+    times(Fake(MeasureOutcome(run_secs=(2.0,))), folder)(MODULES[:1])
+    measure = times(Fake(MeasureOutcome(run_secs=(3.0,))), folder)
+    assert measure(MODULES) == [2.0, 3.0] and (measure.measured, measure.reused) == (1, 1)
+
+
+def test_times_of_another_tvm_are_measured_again_and_so_are_all_of_them_on_request(folder: Path) -> None:
+    times(Fake(MeasureOutcome(run_secs=(2.0,))), folder)(MODULES[:1])
+    assert times(None, folder, tvm="2")(MODULES) == [None, None]
+    again = Fake(MeasureOutcome(run_secs=(1.0,)))
+    assert times(again, folder, empty=True)(MODULES[:1]) == [1.0] and again.calls == 1
+    assert times(None, folder)(MODULES) == [1.0, None]
+
+
+def test_nothing_is_measured_after_the_budget(folder: Path) -> None:
+    fake = Fake()
+    measure = times(fake, folder, budget_s=0.0)
     assert measure(MODULES) == [None, None]
     assert fake.calls == 0
     assert str(measure) == "measured no kernels, 2 left to predictions after the end of budget_s"
 
 
-def test_ctrl_c_leaves_the_rest_to_predictions() -> None:
+def test_ctrl_c_leaves_the_rest_to_predictions(folder: Path) -> None:
     fake = Fake(KeyboardInterrupt())
-    measure = times(fake)
+    measure = times(fake, folder)
     assert [measure(MODULES), measure(MODULES)] == [[None, None]] * 2
     assert fake.calls == 1
     assert str(measure) == "measured no kernels, 4 left to predictions after the interruption"
 
 
-def test_other_signals_end_the_command() -> None:
+def test_other_signals_end_the_command(folder: Path) -> None:
     with pytest.raises(Interrupted):
-        times(Fake(Interrupted(signal.SIGTERM)))(MODULES)
+        times(Fake(Interrupted(signal.SIGTERM)), folder)(MODULES)
 
 
 def config(folder: Path, **changed: Any) -> TuneConfig:
@@ -86,22 +130,41 @@ def test_settings_may_rule_measurements_out(changed: dict[str, Any], tmp_path: P
         assert measure is None
 
 
-def test_kernels_are_measured_on_this_machine(tmp_path: Path) -> None:
-    require(TARGET)
+def chosen(measure: KernelTimes | None) -> dict[str, Any]:
+    """Description of the task of a product."""
     data, weight = tensor("data", symbol("batch"), 8), tensor("weight", 8, 8)
+    network = Network(
+        [data, weight, product(data, weight)],
+        {"batch": (1, 2)},
+        constants={1: np.zeros((8, 8), np.float32)},
+        measure=measure,
+    )
+    (task,) = network.made.tasks
+    found: dict[str, Any] = json.loads(json.dumps(task.as_json()))
+    return found
+
+
+def test_kernels_are_measured_on_this_machine_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require(TARGET)
     limits = MeasureConfig(build_timeout_s=300, run_timeout_s=300, repeats=1, groups=1)
     settings = config(tmp_path, measure=limits, workers=1)
     with kernel_times(settings, TARGET, Console(quiet=True)) as measure:
-        network = Network(
-            [data, weight, product(data, weight)],
-            {"batch": (1, 2)},
-            constants={1: np.zeros((8, 8), np.float32)},
-            measure=measure,
-        )
-    (task,) = network.made.tasks
-    measured = task.tables[0].measured
-    assert {one.size for one in measured} == {1, 2}
-    assert all(one.seconds > 0 and one.cycles > 0 for one in measured)
-    assert str(measure) == f"measured {len(measured)} kernels"
-    (table,) = json.loads(json.dumps(task.as_json()))["tables"]
-    assert [one["size"] for one in table["measured"]] == [one.size for one in measured]
+        first = chosen(measure)
+    (table,) = first["tables"]
+    assert {one["size"] for one in table["measured"]} == {1, 2}
+    assert all(one["seconds"] > 0 and one["cycles"] > 0 for one in table["measured"])
+    assert str(measure) == f"measured {len(table['measured'])} kernels"
+
+    def no_executor(*_: Any) -> Executor:
+        raise AssertionError("the second run measures")
+
+    monkeypatch.setattr(subject, "make_executor", no_executor)
+    without = replace(settings, search=OneShotConfig(measure=False, rounds=1, extra_rounds=0))
+    for again in (settings, without):
+        with kernel_times(again, TARGET, Console(quiet=True)) as measure:
+            assert chosen(measure) == first
+        assert measure is not None and measure.reused == len(table["measured"])
+    with kernel_times(without, cpu("x86-64-v2"), Console(quiet=True)) as measure:
+        assert measure is None  # another target has no times
+    (folder,) = tmp_path.glob(f"*/{KERNELS_FILE}")
+    assert (folder.parent / DEVICE_FILE).exists()  # so that a bundle can be made of it

@@ -28,9 +28,10 @@ from .elementwise import ELEMENTWISE
 from .extents import EXTENTS
 from .layers import LAYERS
 from .moves import MOVES
+from .recurrent import RECURRENT
 from .reductions import REDUCTIONS
 
-CONVERTS: Mapping[str, Convert] = {**ELEMENTWISE, **LAYERS, **MOVES, **REDUCTIONS}
+CONVERTS: Mapping[str, Convert] = {**ELEMENTWISE, **LAYERS, **MOVES, **RECURRENT, **REDUCTIONS}
 """Conversions of tensors by operator."""
 
 

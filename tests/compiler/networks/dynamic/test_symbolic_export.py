@@ -5,10 +5,16 @@ from __future__ import annotations
 import inspect
 
 import pytest
+import sympy
 import torch
 from foretune.compiler.dynamic.symbols import DynamicShapeError, Extent, Symbol
 from foretune.compiler.networks.dynamic.dynamic_inputs import DynamicInputs
-from foretune.compiler.networks.dynamic.symbolic_export import check_guards, export, guards_of
+from foretune.compiler.networks.dynamic.symbolic_export import (
+    broken_guards,
+    check_guards,
+    export,
+    guards_of,
+)
 from torch import nn
 
 ROWS = DynamicInputs({"n": Symbol("n", 1, 64)}, ((Extent("n"), 4),), ({},))
@@ -104,3 +110,23 @@ def test_conditions_that_pytorch_cannot_prove_are_tried() -> None:
     assert not program.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_scalar.default)
     with pytest.raises(DynamicShapeError, match="not all sizes of w=2:120 take the same way"):
         export(Columns(), (x,), inputs(2), "net")
+
+
+def test_an_extent_that_follows_from_a_size_may_be_1() -> None:
+    """A fourth of the length is 1 for lengths below 8: the trace has a larger one."""
+    inputs = DynamicInputs({"n": Symbol("n", 4, 90)}, ((2, 3, Extent("n")),), ({},))
+    network = nn.Sequential(nn.AvgPool1d(4), nn.Conv1d(3, 3, 3, padding=1))
+    with pytest.raises(DynamicShapeError):
+        export(network, (torch.zeros(2, 3, 7),), inputs, "net")
+    program = export(network, (torch.zeros(2, 3, 61),), inputs, "net", ones=False)
+    assert not broken_guards(program, guards_of(program))
+
+
+def test_only_conditions_on_an_extent_of_1_are_left_out() -> None:
+    program = export(nn.ReLU(), (torch.zeros(7, 4),), ROWS, "net")
+    rows = next(iter(program.graph.find_nodes(op="placeholder"))).meta["val"].shape[0].node.expr
+    other = sympy.Symbol("b", integer=True, positive=True)
+    for guard in (sympy.Ne(rows // 4, 1), sympy.Ne(other * (rows // 4), other)):
+        assert not broken_guards(program, [guard])
+    for guard in (sympy.Ne(rows, 9), sympy.Ne(rows % 3, 0), sympy.Ne(8 * rows, 72)):
+        assert broken_guards(program, [guard]) == [guard]

@@ -1,0 +1,139 @@
+"""Predicted time of a network's products at any sizes, with the kernels that a run would choose."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+from tvm.ir import GenericConst
+from tvm.target import Target
+from tvm.tirx import PrimFunc
+from tvm.tirx.buffer import is_buffer_var
+
+from ...instruction_sets import registers_of
+from ...targets import traits
+from ...templates.cpu.dynamic.families import with_families
+from ...templates.cpu.dynamic.kernel_parameters import KernelParameters
+from ...templates.cpu.dynamic.nodes import fixed, number, with_values
+from ...templates.cpu.dynamic.prediction import Machine, ProductSize, cycles
+from ...templates.cpu.dynamic.product_family import FamilyTable
+from ...templates.cpu.dynamic.symbolic_product import read_symbolic_product
+from ...tvm_compat import called_function, relax_bindings
+from .dynamic_inputs import DynamicInputs, Sizes
+
+
+@dataclass(frozen=True)
+class ProductCost:
+    """One product at some sizes."""
+
+    task: str
+    cycles: float
+    """Predicted cycles of all of its calls."""
+    kernel: KernelParameters
+    size: ProductSize
+    """Extents of one call."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Product:
+    """Calls of one function with equal extents."""
+
+    task: str
+    calls: int
+    parts: tuple[Any, ...]
+    """Batch, rows, columns and depth in terms of the network's symbols."""
+    tables: Sequence[FamilyTable]
+
+    @cached_property
+    def variables(self) -> dict[str, Any]:
+        found = [var for part in self.parts for var in tirx.analysis.undefined_vars(number(part))]
+        return {var.name: var for var in found}
+
+    def at(self, sizes: Sizes) -> ProductSize:
+        """Extents for values of the symbols."""
+        values = {var: sizes[name] for name, var in self.variables.items()}
+        extents = [fixed(with_values(number(part), values)) for part in self.parts]
+        assert None not in extents
+        return ProductSize(*(extent or 0 for extent in extents))
+
+    def kernel(self, size: ProductSize) -> KernelParameters:
+        """The kernel that runs at these extents."""
+        table = max(
+            (one for one in self.tables if one.least_columns <= size.columns),
+            key=lambda one: one.least_columns,
+            default=self.tables[0],
+        )
+        # The tables choose by the first extent with a symbol.
+        _, rows, columns, _ = self.parts
+        order = [(rows, size.rows), (columns, size.columns), (self.parts[0], size.batch)]
+        key = next((value for part, value in order if fixed(part) is None), size.depth)
+        return table.members[table.chosen[bisect_right(table.breakpoints, key)]]
+
+
+class ProductCosts:
+    """Costs of a network's products.
+
+    Args:
+        fused: the module of `to_symbolic_relax`.
+        dynamic: ranges of the symbols.
+        target: a CPU.
+
+    Raises SizeRangeError.
+    """
+
+    def __init__(self, fused: tvm.IRModule, dynamic: DynamicInputs, target: Target) -> None:
+        ranges = {one.name: (one.low, one.high) for one in dynamic.symbols.values()}
+        counts = {one.name: one.counts for one in dynamic.symbols.values()}
+        tables = {task.name: task.tables for task in with_families(fused, ranges, target, counts).tasks}
+        can = traits(target)
+        bits = can.vector_bits or 128
+        self._machine = Machine(bits // 32, registers_of(bits), can.cores)
+        self._products = _products(fused, {name: of for name, of in tables.items() if of})
+
+    def __len__(self) -> int:
+        return len(self._products)
+
+    def at(self, sizes: Sizes) -> list[ProductCost]:
+        """Each product for values of the symbols."""
+        found = []
+        for one in self._products:
+            size = one.at(sizes)
+            kernel = one.kernel(size)
+            found.append(ProductCost(one.task, one.calls * cycles(kernel, size, self._machine), kernel, size))
+        return found
+
+
+def _products(fused: tvm.IRModule, tables: Mapping[str, Sequence[FamilyTable]]) -> list[_Product]:
+    found: dict[tuple[str, ...], _Product] = {}
+    for _, value in relax_bindings(fused["main"]):
+        name = called_function(value)
+        if name is None or name not in tables:
+            continue
+        parts = _parts(fused[name], value)
+        key = (name, *map(str, parts))
+        calls = found[key].calls + 1 if key in found else 1
+        found[key] = _Product(name, calls, parts, tables[name])
+    return list(found.values())
+
+
+def _parts(func: PrimFunc, call: relax.Call) -> tuple[Any, ...]:
+    """Batch, rows, columns and depth of a call in terms of the symbols of its caller."""
+    arguments = list(call.args[1].fields)
+    constants = {place for place, argument in enumerate(arguments) if isinstance(argument, GenericConst)}
+    product = read_symbolic_product(func, frozenset(constants))
+    assert product is not None
+    bound: dict[Any, Any] = {}
+    for param, argument in zip(func.params, arguments, strict=False):
+        if not is_buffer_var(param):
+            bound[param] = argument
+            continue
+        for extent, size in zip(param.shape, argument.ty.shape, strict=True):
+            if isinstance(extent, tirx.Var):
+                bound.setdefault(extent, size)
+    parts = (product.batch_count, product.row_count, product.columns, product.depth)
+    return tuple(with_values(number(part), bound) for part in parts)

@@ -1,0 +1,1 @@
+"""Recurrent layers over any number of steps: cells, activations, and the kernel that runs all steps."""
