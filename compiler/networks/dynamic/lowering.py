@@ -9,8 +9,8 @@ from typing import Any
 
 import tvm
 from torch import nn
-from tvm import relax
 from torch.export import ExportedProgram
+from tvm import relax
 from tvm.target import Target
 
 from ....errors import UserError
