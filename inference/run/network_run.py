@@ -136,11 +136,12 @@ class NetworkRun(TuningRun):
         """
         config, network = self.config, self._loaded()
         check_memory(config, network.name, weight_bytes(network))
-        comparison = None
+        original, comparison = original_of(network, config, self.work), None
+        # The original is through with its runs on all cores.
         if config.executor.kind == "local" and self._expects_nothing(opened.database):
             comparison = stack.enter_context(comparison_of(config, network, opened.target))
             comparison.start([TUNED])
-        return network, original_of(network, config, self.work), comparison
+        return network, original, comparison
 
     def _lowered(self, network: Network, original: Original, target: Target) -> LoweredNetwork:
         """The lowered network. Raises MemoryLimitError if there is no room for the run."""
