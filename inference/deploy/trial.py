@@ -114,7 +114,7 @@ class Trial:
         self.written: list[WrittenLibrary] = []
         """Libraries that were written to `config.export`, each of which replaced the one before."""
         self.comparison: Comparison | None = None
-        """Comparison that the caller opened before, and closes."""
+        """Comparison that the caller opened before, and closes if it is not used."""
 
     def timed(
         self, tuned: Tuned, complete: Callable[[], Sequence[TaskResult]] | None = None
@@ -237,6 +237,7 @@ class Trial:
             )
         with ExitStack() as stack:
             comparison = self.comparison or stack.enter_context(comparison_of(config, network, target))
+            stack.callback(comparison.close)  # before the export is timed
             comparison.start([TUNED])  # imports run during the compilation
             with self.keeping_library():
                 form, timed = self._library_first(tuned)
