@@ -136,7 +136,8 @@ class NetworkRun(TuningRun):
         """
         config, network = self.config, self._loaded()
         check_memory(config, network.name, weight_bytes(network))
-        original, comparison = original_of(network, config, self.work), None
+        original = original_of(network, config, self.work)
+        comparison: Comparison | None = None
         # The original is through with its runs on all cores.
         if config.executor.kind == "local" and self._expects_nothing(opened.database):
             comparison = stack.enter_context(comparison_of(config, network, opened.target))
