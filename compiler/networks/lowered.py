@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import tvm
 from tvm.target import Target
@@ -35,6 +35,9 @@ class LoweredNetwork:
     lowering_s: float
     """Seconds that `to_relax` took, in an earlier run if the module was cached."""
 
+    wait_for_check: Callable[[], None] = lambda: None
+    """Waits for a check that still runs. Raises its errors."""
+
     @property
     def offers(self) -> list[Offer]:
         """The alternatives as far as tuning needs them."""
@@ -49,6 +52,7 @@ def lowered_network(
     check: Callable[[tvm.IRModule], None] | None = None,
     *,
     cached: bool = False,
+    waits: bool = True,
 ) -> LoweredNetwork:
     """The network in the form that a search takes.
 
@@ -59,6 +63,7 @@ def lowered_network(
         stage: a clock's context for each step, by its name.
         check: raises an error for a module that computes something else. It runs in a thread of its own.
         cached: read a module that passed its check in an earlier run, and keep one that passes it in this.
+        waits: wait for the end of the check. The process must compile nothing until a check has ended.
 
     Raises the errors of `to_relax` and of `check`.
     """
@@ -74,13 +79,19 @@ def lowered_network(
     made = StoredModule(relax_mod, time.perf_counter() - began)
     if check is None:
         return _with_tasks(made, network, target, lowering)
-    with ThreadPoolExecutor(1) as thread:
-        checked = thread.submit(check, relax_mod)
-        lowered = _with_tasks(made, network, target, lowering)
+
+    def check_and_keep() -> None:
+        check(relax_mod)
+        if entry is not None:
+            with stage(CACHE):
+                entry.store(made)
+
+    thread = ThreadPoolExecutor(1)
+    checked = thread.submit(check_and_keep)
+    thread.shutdown(wait=False)
+    lowered = replace(_with_tasks(made, network, target, lowering), wait_for_check=checked.result)
+    if waits:
         checked.result()
-    if entry is not None:
-        with stage(CACHE):
-            entry.store(made)
     return lowered
 
 

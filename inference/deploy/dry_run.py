@@ -31,9 +31,7 @@ DRY_RUN = "run once before the search"
 """Stage of the dry run."""
 
 
-_REMEDY = (
-    "no search can correct this, so none was started: compute this part of the network by other operators"
-)
+_REMEDY = "no search can correct this: compute this part of the network by other operators"
 
 
 SEARCH_S = 90.0
@@ -56,6 +54,7 @@ def checked_lowering(
     original: Original | None = None,
     *,
     cached: bool = False,
+    waits: bool = True,
 ) -> LoweredNetwork:
     """`lowered_network`, after the network ran once and its outputs agreed with the original's.
 
@@ -76,7 +75,7 @@ def checked_lowering(
                 in_float32 = Original(network) if original is None else original.in_float32()
                 check_conversion(in_float32, to_relax(network, here, AS_FASTEST), here)
 
-    return lowered_network(network, target, lowering, stage, check, cached=cached)
+    return lowered_network(network, target, lowering, stage, check, cached=cached, waits=waits)
 
 
 def check_conversion(

@@ -114,7 +114,7 @@ class Trial:
         self.written: list[WrittenLibrary] = []
         """Libraries that were written to `config.export`, each of which replaced the one before."""
         self.comparison: Comparison | None = None
-        """Comparison that the caller opened before, and closes."""
+        """Comparison that the caller opened before, and closes if it is not used."""
 
     def timed(
         self, tuned: Tuned, complete: Callable[[], Sequence[TaskResult]] | None = None
@@ -235,19 +235,20 @@ class Trial:
                 "threads may slow it down",
                 style="yellow",
             )
-        # Without a schedule, nothing runs on a GPU.
-        untuned = on_cpu and self._time_for_untuned(tuned.results, unknown_s=0.0)
         with ExitStack() as stack:
             comparison = self.comparison or stack.enter_context(comparison_of(config, network, target))
-            # Imports run during the compilation.
-            comparison.start([TUNED, UNTUNED] if untuned else [TUNED])
+            stack.callback(comparison.close)  # before the export is timed
+            comparison.start([TUNED])  # imports run during the compilation
             with self.keeping_library():
                 form, timed = self._library_first(tuned)
                 if timed.library_s is not None:
                     form.compiled.keep()
             with self._may_be_interrupted(timed):
                 timed = replace(timed, results=complete())
-                untuned = untuned and self._time_for_untuned(timed.results)
+                # Without a schedule, nothing runs on a GPU.
+                untuned = on_cpu and self._time_for_untuned(timed.results)
+                if untuned:
+                    comparison.start([UNTUNED])  # imports run during its compilation
                 contestants = self._in_turns(comparison, tuned, form, untuned)
         timed = replace(timed, contestants=contestants, left_out=comparison.left_out)
         if config.export is not None and timed.library_s is not None and on_cpu:
@@ -333,10 +334,10 @@ class Trial:
                 self.console.print(str(error), style="yellow", markup=False)
                 return []
 
-    def _time_for_untuned(self, results: Sequence[TaskResult], *, unknown_s: float = math.inf) -> bool:
-        """Whether `untuned_limit_s` permits timing the untuned network; unknown latencies are `unknown_s`."""
+    def _time_for_untuned(self, results: Sequence[TaskResult]) -> bool:
+        """Whether `untuned_limit_s` permits timing the untuned network; unknown latencies count as inf."""
         limit_s = self.config.untuned_limit_s
-        takes_s = by_tasks_s(results, lambda task: task.untuned_latency_s or unknown_s)
+        takes_s = by_tasks_s(results, lambda task: task.untuned_latency_s or math.inf)
         return limit_s is None or (takes_s is not None and takes_s <= limit_s)
 
 

@@ -22,9 +22,20 @@ def original_of(network: Network, config: TuneConfig, clock: StageClock) -> Orig
 
 
 def lowered_for(
-    network: Network, target: Target, config: TuneConfig, clock: StageClock, original: Original | None
+    network: Network,
+    target: Target,
+    config: TuneConfig,
+    clock: StageClock,
+    original: Original | None,
+    *,
+    waits: bool = True,
 ) -> LoweredNetwork:
-    """The lowered network, after a dry run if there is an `original` and the network is not in the cache."""
+    """The lowered network, after a dry run if there is an `original` and the network is not in the cache.
+
+    Unless it `waits`, the dry run goes on.
+    """
     if original is None:
         return lowered_network(network, target, config.lowering, clock.stage, cached=config.cache)
-    return checked_lowering(network, target, config.lowering, clock.stage, original, cached=config.cache)
+    return checked_lowering(
+        *(network, target, config.lowering, clock.stage, original), cached=config.cache, waits=waits
+    )

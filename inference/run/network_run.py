@@ -58,7 +58,7 @@ class NetworkRun(TuningRun):
                 self.anytime = AnytimeLibrary(trial, Subject(network, original, lowered, opened), self.left_s)
             with trial.keeping_library():
                 tuner, found = self.tune(lowered.tasks, opened, lowered.offers)
-            self._end_search(tuner, opened, stack)
+            self._end_search(tuner, opened, stack, lowered)
             if self.anytime is not None:
                 found = self.anytime.filled(found)
             taken = take(lowered.relax_mod, lowered.alternatives, found, config.search.measure)
@@ -100,8 +100,11 @@ class NetworkRun(TuningRun):
             )
         return result
 
-    def _end_search(self, tuner: NetworkTuner, opened: Opened, stack: ExitStack) -> None:
-        """Ends the processes that are not needed any more."""
+    def _end_search(
+        self, tuner: NetworkTuner, opened: Opened, stack: ExitStack, lowered: LoweredNetwork
+    ) -> None:
+        """Ends the processes that are not needed any more. Raises the errors of the network's check."""
+        lowered.wait_for_check()
         if tuner.leaves_untuned:
             opened.workforce.end_search()
         else:
@@ -133,17 +136,22 @@ class NetworkRun(TuningRun):
         """
         config, network = self.config, self._loaded()
         check_memory(config, network.name, weight_bytes(network))
-        comparison = None
+        original = original_of(network, config, self.work)
+        comparison: Comparison | None = None
+        # The original is through with its runs on all cores.
         if config.executor.kind == "local" and self._expects_nothing(opened.database):
             comparison = stack.enter_context(comparison_of(config, network, opened.target))
             comparison.start([TUNED])
-        return network, original_of(network, config, self.work), comparison
+        return network, original, comparison
 
     def _lowered(self, network: Network, original: Original, target: Target) -> LoweredNetwork:
         """The lowered network. Raises MemoryLimitError if there is no room for the run."""
         config = self.config
         # The dry run of a set's network was before the search.
-        lowered = lowered_for(network, target, config, self.work, original if self.searches else None)
+        original_or_none = original if self.searches else None
+        # A search that measures nothing is short, and a check beside it disturbs no measurement.
+        waits = config.search.measure or config.search.processes == 0
+        lowered = lowered_for(network, target, config, self.work, original_or_none, waits=waits)
         size = weight_bytes(network), activation_bytes(lowered.relax_mod)
         self._need = check_memory(config, network.name, *size)
         return lowered

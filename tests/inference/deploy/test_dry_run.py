@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,9 @@ def test_a_wrong_conversion_is_found_before_the_search(target: Any, monkeypatch:
     monkeypatch.setitem(torch_import.CONVERTERS, "abs.default", _negated)
     with pytest.raises(WrongConversionError) as error:
         checked_lowering(NETWORK, target)
+    later = checked_lowering(NETWORK, target, waits=False)
+    with pytest.raises(WrongConversionError, match=re.escape(str(error.value))):
+        later.wait_for_check()
     message = str(error.value)
     assert message.startswith("network=scores: ")
     assert "output 0 differs from the original's by up to 8 (13 instead of 21 at [])" in message
