@@ -68,7 +68,7 @@ def with_attention(
     chosen = [(chain, function) for chain, function in made if function is not None]
     if not chosen:
         return mod, []
-    replacer = _Replacer(mod, list(symbols.values()))
+    replacer = _AttentionCalls(mod, list(symbols.values()))
     names = [replacer.add(chain, function) for chain, function in chosen]
     return replacer.module(), [FamilyTask(name, ATTENTION) for name in names]
 
@@ -216,7 +216,7 @@ def _function(
 
 
 @mutator
-class _Replacer(PyExprMutator):
+class _AttentionCalls(PyExprMutator):
     """Calls a function in place of the last call of an attention; the others are left without a reader."""
 
     def __init__(self, mod: tvm.IRModule, symbols: Sequence[Any]) -> None:
