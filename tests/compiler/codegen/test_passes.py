@@ -15,8 +15,6 @@ from foretune.compiler.tvm_compat import as_task_module, make_tune_context, pars
 from tvm import te, tirx
 from tvm.target import Target
 
-pytestmark = pytest.mark.cpu
-
 SERVER = parse_target({"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2})
 
 
