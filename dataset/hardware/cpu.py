@@ -183,7 +183,13 @@ def _cache_bytes(level: int) -> int:
 def _peaks(cores: int, details: Mapping[str, Any]) -> _Peaks:
     """`_measure`, or its undisturbed result of an earlier run on a machine with these details."""
     machine = [cpu_name(), cores, sorted(details.items())]
-    way = [_MATRIX_ROWS, _SMALLEST_COPY_BYTES, *code_version(), *code_version(Path(__file__).parent)]
+    way = [
+        _MATRIX_ROWS,
+        _SMALLEST_COPY_BYTES,
+        _COPIED_SHARE_OF_L3,
+        *code_version(),
+        *code_version(Path(__file__).parent),
+    ]
     key = sha256(repr([*machine, *way]).encode()).hexdigest()
     if (kept := PEAKS.load(key)) is not None:
         gflops, gbs = json.loads(bytes(kept))
