@@ -58,7 +58,7 @@ class FileComments:
                 break
             if not line.startswith("# @package"):
                 comments.head.append(_comment(line))
-        root = yaml.compose(text)
+        root = yaml.compose(text, yaml.SafeLoader)  # see hydra_command for its speed
         if isinstance(root, yaml.MappingNode):
             comments._read(root, lines, "")
         return comments

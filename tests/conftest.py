@@ -72,30 +72,32 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 LONGEST = (
-    "dataset/generation/test_generate.py",
     "benchmarks/campaign/test_rehearsal.py",
+    "dataset/generation/test_generate.py",
     "inference/test_tune.py",
-    "benchmarks/test_faults.py",
-    "test_docs.py",
-    "cuda_emulation/test_devices.py",
     "dataset/measure/executors/test_rpc.py",
-    "compiler/networks/alternatives/test_call_chains.py",
-    "inference/workers/test_searchers.py",
-    "cuda_emulation/test_tensor_cores.py",
-    "cuda_emulation/test_gpu_templates.py",
-    "inference/test_nothing_left.py",
-    "inference/test_int8.py",
-    "dataset/measure/executors/test_ray.py",
-    "test_examples.py",
-    "training/test_compare.py",
-    "training/fitting/test_trees.py",
+    "inference/dynamic/test_dynamic_images.py",
     "cuda_emulation/test_reuse.py",
+    "test_cli.py",
+    "inference/test_int8.py",
     "test_tensor_core_records.py",
-    "inference/search/test_cost_model.py",
-    "inference/run/test_set_run.py",
-    "training/fitting/test_models.py",
+    "dataset/measure/executors/test_ray.py",
+    "cuda_emulation/test_devices.py",
+    "inference/deploy/test_comparison.py",
+    "compiler/operators/test_numerics.py",
+    "benchmarks/test_faults.py",
+    "compiler/networks/alternatives/test_call_chains.py",
+    "cuda_emulation/test_tensor_cores.py",
+    "compiler/templates/cpu/test_programs.py",
+    "test_examples.py",
+    "inference/test_alternatives.py",
+    "inference/planners/test_assembly.py",
+    "compiler/templates/gpu/test_gpu_templates.py",
+    "inference/dynamic/test_dynamic_run.py",
+    "benchmarks/test_dynamic.py",
+    "compiler/templates/cpu/dynamic/test_kernels.py",
 )
-"""Test files of more than about 20 seconds, the longest first."""
+"""Test files of more than about 15 seconds, the longest first."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -366,6 +366,7 @@ finally:
     import foretune.inference.planners.assembly
     assert 'foretune.inference.tune' in sys.modules
     assert 'networkx' not in sys.modules  # which only the trees of ETO need
+    assert 'matplotlib' not in sys.modules  # which only the pages of results need
 """
 
 

@@ -11,6 +11,7 @@ from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
 from support.in_this_process import features_in_this_process
 from support.paths import ROOT
+from support.torchless import without_torch
 from tvm.support.cc import get_cc
 
 SAYS = {
@@ -36,6 +37,8 @@ def test_every_example_is_tried():
 def test_examples_run(name, tmp_path, capsys, monkeypatch):
     # MetaSchedule cannot name the handlers that other tests of this process have given its logger.
     monkeypatch.setattr(logging.getLogger("tvm.s_tir.meta_schedule"), "handlers", [])
+    if name in SMALLER:  # processes of MetaSchedule's
+        monkeypatch.setenv("PYTHONPATH", without_torch()["PYTHONPATH"])
     script = runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
     with features_in_this_process():
         script["main"](tmp_path, **SMALLER.get(name, {}))

@@ -53,9 +53,42 @@ def improve_code() -> None:
 
     def pipeline() -> tuple[Any, Any, Any]:
         lowering, host, device = before()
-        return tvm.transform.Sequential([_before_lowering, lowering, _after_lowering]), host, device
+        steps = [_before_lowering, _leaving_exact_arrays(lowering), _after_lowering]
+        return tvm.transform.Sequential(steps), host, device
 
     register_tir_pipeline(_PIPELINE, pipeline)
+
+
+EXACT_ARRAYS = "foretune.exact_arrays"
+"""Attribute of functions whose arrays are declared as small as they can be."""
+
+_SHRINKING = "s_tir.CompactBufferAllocation"
+"""Pass that shrinks arrays to the accessed part. With symbolic indices it takes half of the compile time."""
+
+
+def _leaving_exact_arrays(lowering: tvm.transform.Pass) -> tvm.transform.Pass:
+    """`lowering`, without the pass that shrinks arrays for functions with EXACT_ARRAYS."""
+
+    @tvm.transform.module_pass(opt_level=0)
+    def lowered(mod: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
+        exact, others = {}, {}
+        for name, func in mod.functions_items():
+            of_kind = exact if EXACT_ARRAYS in (func.attrs or {}) else others
+            of_kind[name] = func
+        if not exact:
+            return lowering(mod)
+        with tvm.transform.PassContext(
+            opt_level=context.opt_level,
+            required_pass=list(context.required_pass),
+            disabled_pass=[*context.disabled_pass, _SHRINKING],
+            config=dict(context.config),
+        ):
+            found = lowering(tvm.IRModule(exact, attrs=mod.attrs))
+        if others:
+            found.update(lowering(tvm.IRModule(others, attrs=mod.attrs)))
+        return found
+
+    return lowered
 
 
 @tvm.transform.module_pass(opt_level=0)

@@ -162,19 +162,26 @@ if hasattr(os, "register_at_fork"):  # a fork has no threads
 
 
 @contextmanager
-def process_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+def process_pool(processes: int, *, without: str = "") -> Iterator[ProcessPoolExecutor]:
     """Pool of processes that end with this one; an error or Ctrl-C in the block ends their work at once.
 
-    Enter it in a thread that lasts as long as the block.
+    Enter it in a thread that lasts as long as the block. The processes cannot import the package `without`,
+    if it is not "".
     """
     before = set(active_children())
-    with ProcessPoolExecutor(processes, get_context("spawn"), tie_child_of_multiprocessing) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), _start_in_pool, (without,)) as pool:
         try:
             yield pool
         except BaseException:
             for child in set(active_children()) - before:
                 child.kill()
             raise
+
+
+def _start_in_pool(without: str) -> None:
+    tie_child_of_multiprocessing()
+    if without:
+        sys.modules[without] = None  # type: ignore[assignment]
 
 
 def tie_child_of_multiprocessing() -> None:

@@ -76,7 +76,7 @@ def load_labelled_features(dataset: Path, cache: Path | None = None) -> Labelled
             folder.mkdir(parents=True, exist_ok=True)
         processes = min(len(missing), available_cores())
         try:
-            with process_pool(processes) as pool:
+            with process_pool(processes, without="torch") as pool:  # TVM would import it for a second
                 made = pool.map(_make, [work[number] for number in missing], [folder] * len(missing))
                 numbered = zip(missing, made, strict=True)
                 with job_progress(CommandConsole()) as progress:

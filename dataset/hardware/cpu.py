@@ -33,6 +33,7 @@ _INSTRUCTION_SETS = (
 _USUAL_LINE_BYTES = 64
 _MATRIX_ROWS = 1024
 _SMALLEST_COPY_BYTES = 128 * 1024**2
+_COPIED_SHARE_OF_L3 = 5 / 8
 
 PEAKS = FileCache("peaks", 2**20)
 """Undisturbed peaks of this machine, which later runs read."""
@@ -182,7 +183,13 @@ def _cache_bytes(level: int) -> int:
 def _peaks(cores: int, details: Mapping[str, Any]) -> _Peaks:
     """`_measure`, or its undisturbed result of an earlier run on a machine with these details."""
     machine = [cpu_name(), cores, sorted(details.items())]
-    way = [_MATRIX_ROWS, _SMALLEST_COPY_BYTES, *code_version(), *code_version(Path(__file__).parent)]
+    way = [
+        _MATRIX_ROWS,
+        _SMALLEST_COPY_BYTES,
+        _COPIED_SHARE_OF_L3,
+        *code_version(),
+        *code_version(Path(__file__).parent),
+    ]
     key = sha256(repr([*machine, *way]).encode()).hexdigest()
     if (kept := PEAKS.load(key)) is not None:
         gflops, gbs = json.loads(bytes(kept))
@@ -202,7 +209,7 @@ def _measure(cores: int) -> _Peaks:
     cpu = torch.device("cpu")
     # Source and destination together exceed the last-level cache, as far as the memory allows.
     fits = psutil.virtual_memory().available // 8
-    size_bytes = max(_SMALLEST_COPY_BYTES, min(5 * _cache_bytes(3) // 8, fits))
+    size_bytes = max(_SMALLEST_COPY_BYTES, min(int(_COPIED_SHARE_OF_L3 * _cache_bytes(3)), fits))
     with linear_algebra_threads(cores):
         return (
             undisturbed_best(lambda: matmul_gflops(cpu, _MATRIX_ROWS)),

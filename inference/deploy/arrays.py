@@ -200,3 +200,10 @@ def _as_torch(tensor: tvm.runtime.Tensor) -> Any:
     import torch
 
     return torch.from_dlpack(tensor)
+
+
+def flatten(output: Any) -> list[tvm.runtime.Tensor]:
+    """The output tensors of a network in order; nested tuples are flattened."""
+    if isinstance(output, tvm.runtime.Tensor):
+        return [output]
+    return [tensor for item in output for tensor in flatten(item)]

@@ -42,6 +42,7 @@ from ...errors import UserError, first_line
 from ...files import CannotWriteError, written_whole
 from ...wording import part_of
 from ..run.network_profile import NetworkProfile
+from .arrays import flatten
 from .description import MAIN, describe, with_description
 from .profile import profile_network
 from .scope_warnings import without_scope_warnings
@@ -337,10 +338,3 @@ def _tasks_of_functions(
     names = [var.name_hint for var in packed_mod.get_global_vars()]
     workloads = {name: hashes.get(name.removesuffix(_PACKED), "") for name in names}
     return {name: tasks[workload] for name, workload in workloads.items() if workload in tasks}
-
-
-def flatten(output: Any) -> list[tvm.runtime.Tensor]:
-    """The output tensors of a network in order; nested tuples are flattened."""
-    if isinstance(output, tvm.runtime.Tensor):
-        return [output]
-    return [tensor for item in output for tensor in flatten(item)]

@@ -23,7 +23,8 @@ from ...compiler.networks.prefixes import first_wrong, prefixes_of
 from ...compiler.tvm_compat import parse_target, runs_here
 from ...compiler.types import WIDE
 from ...errors import UserError, first_line
-from .compile import compile_network, flatten
+from .arrays import flatten
+from .compile import compile_network
 from .original import Original, Run, comparison_with_original
 from .outputs import OutputFormError
 

@@ -42,14 +42,16 @@ class FreshProcessError(UserError, RuntimeError):
 def time_in_fresh_process(library: Path, inputs: Sequence[NDArray[Any]]) -> list[Contestant]:
     """Latencies of an exported network, keyed by BY_LOAD and BY_STOCK.
 
-    One new process times both, without thread settings in its environment. Stock TVM runs first, in a
-    thread that takes its pool along when it ends. `load` runs second. Raises FreshProcessError.
+    One new process times both, without thread settings in its environment and without torch, which it would
+    import for a second. Stock TVM runs first, in a thread that takes its pool along when it ends. `load` runs
+    second. Raises FreshProcessError.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _THREAD_VARIABLES}
     with tempfile.TemporaryDirectory() as folder:
         arrays = Path(folder) / "inputs.npz"
         np.savez(arrays, *inputs)
-        done = run_tied(["-m", __name__, str(library.resolve()), str(arrays)], env=environment)
+        command = ["-m", __name__, str(library.resolve()), str(arrays)]
+        done = run_tied(command, without="torch", env=environment)
     if done.returncode == -signal.SIGKILL:
         raise FreshProcessError(
             f"{library}: the new process that timed it was killed, probably because memory ran out: free "

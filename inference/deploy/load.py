@@ -21,8 +21,7 @@ from ...compiler.tvm_compat import missing_instruction_sets, parse_target, targe
 from ...errors import UserError
 from ..anytime.follow import FollowedNetwork, unused_name
 from ..run.network_profile import NetworkProfile
-from .arrays import Array, InputError, InputTensors, as_outputs, is_torch
-from .compile import flatten
+from .arrays import Array, InputError, InputTensors, as_outputs, flatten, is_torch
 from .description import MAIN, Description, TensorSpec, read_description
 from .profile import profile_network
 from .scope_warnings import without_scope_warnings

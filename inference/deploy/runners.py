@@ -15,7 +15,7 @@ from ...dataset.measure.worker.isolation import pinned_to_first_core
 from ...dataset.measure.worker.process import WorkerLostError, WorkerProcess, WorkerSpec
 from ...dataset.records.schema import FailureKind
 from .compile import CompiledNetwork
-from .rivals.base import CPU, Bounds
+from .rivals.base import CPU, Bounds, Form
 from .rivals.process import load_arrays
 from .rivals.registry import engine_class
 from .rivals.tvm_library import TvmLibrary
@@ -87,13 +87,16 @@ class Runner(Protocol):
 class EngineWorker:
     """Process that serves a role of `rivals.process`; it starts immediately."""
 
-    def __init__(self, role: str, settings: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, role: str, settings: Mapping[str, Any], environment: Mapping[str, str], *, torch: bool = True
+    ) -> None:
+        """`torch` states whether the process may import torch, which takes a second if it has TVM."""
         spec = WorkerSpec(
             *(role, Target("llvm"), MeasureConfig()),
             environment=environment,
             settings=settings,
             module=MODULE,
-            torch=True,
+            torch=torch,
             shares_imports=SHARES_IMPORTS,
         )
         self._process = WorkerProcess(spec)
@@ -170,6 +173,7 @@ class ProcessRunner:
                 "bounds": bounds,
             },
             kind.environment(threads, folder / "cache"),
+            torch=kind.form is not Form.LIBRARY,  # a user of the library needs TVM alone
         )
 
     def wait(self) -> None:

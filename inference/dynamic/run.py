@@ -30,7 +30,8 @@ from ...compiler.tvm_compat import parse_target, runs_here
 from ...errors import UserError, first_line
 from ...terminal import say
 from ...wording import counted
-from ..deploy.compile import CompiledNetwork, NetworkBuildError, build_context, flatten
+from ..deploy.arrays import flatten
+from ..deploy.compile import CompiledNetwork, NetworkBuildError, build_context
 from ..deploy.description import MAIN, describe, with_description
 from ..deploy.original import Original
 from ..deploy.outputs import OutputFormError
@@ -40,7 +41,6 @@ from ..run.reporting import how_to_run
 from .families import PLAIN
 from .kernel_times import kernel_times
 from .outlook import require_cpu
-from .page import write_page
 from .result import DynamicResult, SizeResult
 from .rivals import RivalTimings, time_rivals
 from .settings import asked_rivals, check_dynamic, ignored
@@ -163,6 +163,8 @@ class DynamicRun:
         tasks: Sequence[Mapping[str, Any]],
     ) -> DynamicResult:
         """Exports the library, and prints and writes the result."""
+        from .page import write_page  # its plots take a third of a second to import
+
         config = self.config
         if config.export is not None:
             with self.watch.stage("export"), self.console.status(f"writing {config.export}"):

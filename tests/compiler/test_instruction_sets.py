@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from foretune.compiler.instruction_sets import INSTRUCTION
 
-pytestmark = pytest.mark.cpu
-
 
 @pytest.mark.parametrize(
     ("name", "rows"),

@@ -19,8 +19,6 @@ from support.cpus import multiplies
 from support.template_runs import UNTUNED, template_run
 from tvm.support.cc import get_cc
 
-pytestmark = pytest.mark.cpu
-
 
 @pytest.mark.slow
 @pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")

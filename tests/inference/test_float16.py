@@ -15,8 +15,6 @@ from support.cpus import HERE
 from support.template_runs import UNTUNED, template_run
 from tvm.support.cc import get_cc
 
-pytestmark = pytest.mark.cpu
-
 
 @pytest.mark.slow
 @pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")

@@ -21,8 +21,6 @@ from support.cpus import HERE, TYPES, multiplies
 from support.template_runs import UNTUNED, template_run
 from tvm.support.cc import get_cc
 
-pytestmark = pytest.mark.cpu
-
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
@@ -35,6 +33,7 @@ def settings(folder: Path, *overrides: str) -> TuneConfig:
     return template_run(folder, "lowering.dtype=int8", *overrides)
 
 
+@pytest.mark.cpu
 @pytest.mark.slow
 @multiplies("int8")
 @links
@@ -67,6 +66,7 @@ def test_a_network_is_quantised_and_tuned_beside_rivals_in_int8(tmp_path: Path) 
     assert agreement is not None and (agreement.rival, agreement.top_1) == ("PyTorch", result.agreement.top_1)
 
 
+@pytest.mark.cpu
 @pytest.mark.slow
 @multiplies("int8")
 def test_a_quantised_file_of_a_transformer_block_is_tuned_as_it_is(tmp_path: Path) -> None:

@@ -11,10 +11,15 @@ from typing import Any
 import pytest
 from foretune.signals import keeps_handlers
 
+from .torchless import without_torch
+
 
 @contextmanager
-def ray_cluster(**resources: Any) -> Iterator[None]:
-    """A cluster with `num_cpus` and `num_gpus`, which ends with the block."""
+def ray_cluster(torch: bool = False, **resources: Any) -> Iterator[None]:
+    """A cluster with `num_cpus` and `num_gpus`, which ends with the block.
+
+    Its processes find no `torch` unless asked for: only the peaks of a device are measured by it.
+    """
     import ray
 
     # Ray puts its sockets into this folder, and a socket's path must be short.
@@ -22,6 +27,8 @@ def ray_cluster(**resources: Any) -> Iterator[None]:
     with scratch as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_worker_niceness", "0")
         patch.setenv("HOME", _home())  # Ray stores the token that its processes share there
+        if not torch:
+            patch.setenv("PYTHONPATH", without_torch()["PYTHONPATH"])
         with keeps_handlers():  # all later tests of this process would hear SIGTERM as Ray does
             ray.init(
                 **resources,

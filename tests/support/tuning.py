@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from foretune.dataset.measure import MeasureConfig
 from foretune.inference import OneShotConfig
 from foretune.inference.database.tuning_database import TuningDatabase
 from foretune.inference.search.config import StopConfig
@@ -20,6 +21,12 @@ SHORT_SEARCH = OneShotConfig(
     finalists=0,
 )
 """Two rounds of four programs, which nothing ends earlier."""
+
+PREDICTED = OneShotConfig(measure=False, rounds=1, extra_rounds=0)
+"""Programs and kernels chosen by predictions alone."""
+
+ONE_RUN = MeasureConfig(build_timeout_s=300, run_timeout_s=300, repeats=1, groups=1)
+"""One timed run of each program, for tests whose result depends on no latency."""
 
 
 def tuned(checkpoint, executor, folder, strategy, **settings):

@@ -50,7 +50,7 @@ def when_started(folder: Path, action) -> threading.Thread:
 
 
 def test_a_run_is_told_to_stop_at_the_deadline(tmp_path):
-    deadline_s = 6.0
+    deadline_s = 3.0
     begin = time.monotonic()
     assert start(tmp_path, "polite", deadline_s) == 7
     assert (tmp_path / "stopped").exists()
@@ -163,6 +163,7 @@ def test_an_older_crate_changes_nothing(made_up, tmp_path):
 
 
 def test_a_rehearsal_does_not_land_among_results(made_up, tmp_path):
+    (tmp_path / "modules" / "counting.py").write_text(COUNTING.replace("time.sleep(patience_s)", "pass"))
     machine = workspace(tmp_path / "machine")
     assert next_steps(Call(machine, tmp_path / "out", 8.0 / 60)) == 0
     home = Workspace(tmp_path / "home" / "work", tmp_path / "home" / "results", tmp_path / "home" / "data")

@@ -5,17 +5,25 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
+import tvm
+import tvm_ffi
 from foretune.compiler.codegen.compilation import compile_module, entries
-from foretune.compiler.codegen.passes import STACK_BYTES, with_local_arrays
+from foretune.compiler.codegen.passes import EXACT_ARRAYS, STACK_BYTES, improve_code, with_local_arrays
 from foretune.compiler.operators.shared.epilogue import fuse
 from foretune.compiler.operators.shared.matmul import matmul
 from foretune.compiler.replay import replay, trace_to_json
+from foretune.compiler.templates.cpu.dynamic.nodes import (
+    allocated,
+    local,
+    scheduled_function,
+    sequence,
+    store,
+)
 from foretune.compiler.templates.cpu.programs import template_programs
 from foretune.compiler.tvm_compat import as_task_module, make_tune_context, parse_target, with_layout_free
 from tvm import te, tirx
 from tvm.target import Target
-
-pytestmark = pytest.mark.cpu
+from tvm.tirx.compilation_pipeline import PIPELINE_MAP
 
 SERVER = parse_target({"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2})
 
@@ -63,3 +71,25 @@ def test_sums_of_a_tile_do_not_come_from_the_memory_manager() -> None:
     for mod in large:
         source = compile_module(entries(mod, checked=False)[0], SERVER).mod.inspect_source("ll")
         assert "AllocWorkspace" not in source
+
+
+def test_arrays_that_are_said_to_be_exact_are_not_shrunk() -> None:
+    """Of an array of 64 elements, one is used."""
+    x, y = (tirx.decl_buffer((1,), "float32", name) for name in "xy")
+    kept = local([64], "float32", "kept")
+    body = allocated([kept], sequence(store(kept, x[0], [0]), store(y, kept[0], [0])))
+    exact = scheduled_function([x, y], body).with_attr("target", Target(SERVER, host=SERVER))
+    improve_code()
+
+    def elements(functions: dict[str, tirx.PrimFunc]) -> list[int]:
+        named = {name: func.with_attr("global_symbol", name) for name, func in functions.items()}
+        with SERVER:
+            lowered = PIPELINE_MAP["s_tir"]()[0](tvm.IRModule(named))
+        found: list[tirx.AllocBuffer] = []
+        for name in functions:
+            tvm_ffi.structural_walk(lowered[name].body, (tirx.AllocBuffer, found.append))
+        return [int(one.buffer.shape[0]) for one in found if one.buffer.scope() == "local"]
+
+    shrunk = exact.without_attr(EXACT_ARRAYS)
+    assert elements({"exact": exact}) == [64] and elements({"shrunk": shrunk}) == [1]
+    assert elements({"exact": exact, "shrunk": shrunk}) == [64, 1]

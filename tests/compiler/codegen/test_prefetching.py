@@ -29,8 +29,6 @@ from tvm.tirx import For, PrimFunc, Var, const
 from tests.support.contractions import Convolution, Product
 from tests.support.cpus import cpu, require
 
-pytestmark = pytest.mark.cpu
-
 SERVER = Target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2})
 PAIRS, TILES = INSTRUCTION["avx512_bf16"], INSTRUCTION["amx_bf16"]
 

@@ -14,6 +14,7 @@ from foretune.compiler.codegen.vector_math import vectorise_math
 from foretune.compiler.tvm_compat import as_task_module, parse_target, workload_hash
 from foretune.inference import prepare_builder
 from numpy.typing import NDArray
+from support.torchless import without_torch
 from tvm import te, topi
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
@@ -99,7 +100,8 @@ def test_no_element_is_a_call_of_the_c_library(name: str) -> None:
     assert f"<{LANES} x float>" in code
 
 
-def test_metaschedules_own_builder_is_prepared_by_its_initializer() -> None:
+def test_metaschedules_own_builder_is_prepared_by_its_initializer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", without_torch()["PYTHONPATH"])
     # Without it, the worker takes most of the 30 s, or all of them, before it builds.
     builder = ms.builder.LocalBuilder(max_workers=1, initializer=prepare_builder)
     (built,) = builder.build([ms.builder.BuilderInput(scheduled("exp", 1024, "float32", True), TARGET)])

@@ -21,8 +21,6 @@ from tvm.tirx import For, ForKind
 from tests.support.contractions import Product
 from tests.support.products import ordered
 
-pytestmark = pytest.mark.cpu
-
 SERVER = Target({"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2})
 DESKTOP = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
 OLD = Target({"kind": "llvm", "mcpu": "x86-64", "num-cores": 2})

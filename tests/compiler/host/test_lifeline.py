@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import psutil
@@ -112,6 +113,13 @@ def test_an_error_ends_the_work_of_a_pool_at_once():
         raise KeyboardInterrupt
     assert working.exception() is not None
     assert not any(map(psutil.pid_exists, pids))
+
+
+def test_a_pool_does_without_a_package():
+    with process_pool(1, without="wave") as pool:
+        assert pool.submit(eval, "__import__('json').__name__").result(60) == "json"
+        with pytest.raises(ModuleNotFoundError, match="wave"):
+            pool.submit(import_module, "wave").result(60)
 
 
 def test_a_module_runs_as_with_python(tmp_path):

@@ -19,6 +19,7 @@ from foretune.inference.run.result_file import load_result
 from foretune.inference.search.config import OneShotConfig
 from foretune.inference.tune import run
 from rich.console import Console
+from support.tuning import ONE_RUN
 from tvm.support.cc import get_cc
 
 NETWORK: dict[str, Any] = {
@@ -74,6 +75,7 @@ def test_each_library_of_a_run_can_be_used(tmp_path: Path, monkeypatch: pytest.M
         timing_repeats=1,
         untuned_limit_s=1e-9,
         workers=1,
+        measure=ONE_RUN,
         search=SEARCH,
     )
     result = run(config, Console(file=printed, width=200))

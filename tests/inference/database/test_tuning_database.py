@@ -189,41 +189,41 @@ def test_two_open_databases_keep_each_record_under_its_own_task(tmp_path):
 
 
 ADDS = """
-import sys
+import os, sys
 from pathlib import Path
 
 from foretune.inference.database.tuning_database import StoredSchedules
 from test_tuning_database import OTHERS, content
 
-folder, first = Path(sys.argv[1]), int(sys.argv[2])
-stored = StoredSchedules(folder)
-print("opened", flush=True)
-sys.stdin.readline()
-for step in range(8):
-    number = (first + step) % 4 if first else -step % 4
-    stored.add(OTHERS[number], [content(2, 1e-3 * (number + 1), task=OTHERS[number])] * 5)
+def add(first):
+    stored = StoredSchedules(Path(sys.argv[1]))
+    print("opened", flush=True)
+    sys.stdin.read()  # until it is closed
+    for step in range(8):
+        number = (first + step) % 4 if first else -step % 4
+        stored.add(OTHERS[number], [content(2, 1e-3 * (number + 1), task=OTHERS[number])] * 5)
+
+for first in (0, 2):
+    if not os.fork():
+        add(first)
+        os._exit(0)
+sys.exit(any([os.wait()[1], os.wait()[1]]))
 """
-"""Adds records of four tasks, each with a latency of its own, in an order that `first` decides."""
+"""Two processes add records of four tasks, each with a latency of its own, in orders that `first` decides."""
 
 
 def test_two_processes_keep_each_record_under_its_own_task(tmp_path):
-    runs = [
-        subprocess.Popen(
-            [sys.executable, "-c", ADDS, str(tmp_path), str(first)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join([*sys.path, str(TESTS / "inference" / "database")]),
-            },
-        )
-        for first in (0, 2)
-    ]
-    assert [run.stdout.readline() for run in runs] == ["opened\n"] * 2
-    for run in runs:
-        run.communicate("go\n", timeout=300)
-    assert [run.returncode for run in runs] == [0, 0]
+    path = os.pathsep.join([*sys.path, str(TESTS / "inference" / "database")])
+    runs = subprocess.Popen(
+        [sys.executable, "-c", ADDS, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert [runs.stdout.readline() for _ in range(2)] == ["opened\n"] * 2
+    runs.communicate(timeout=300)
+    assert runs.returncode == 0
     assert len((tmp_path / WORKLOADS).read_text().splitlines()) == 4
     stored = StoredSchedules(tmp_path)
     for number, task in enumerate(OTHERS):

@@ -141,6 +141,18 @@ def test_a_rival_may_be_as_far_as_the_rounding_of_the_original(
     assert rows["tripling"].error == "" and rows["tripling"].max_abs_difference > 0.1
 
 
+@pytest.mark.parametrize(("engine", "torch"), [(registry.LIBRARY, False), (registry.RIVALS["eager"], True)])
+def test_a_library_is_timed_without_torch(
+    engine: str, torch: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[runners.WorkerSpec] = []
+    monkeypatch.setattr(runners, "WorkerProcess", started.append)
+    runners.ProcessRunner(
+        "one", engine, threads=1, inputs=tmp_path / "inputs.npz", folder=tmp_path / "one", limit_s=1.0
+    )
+    assert [spec.torch for spec in started] == [torch]
+
+
 def test_the_rounding_error_is_found_once_and_only_for_outputs_that_disagree(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:

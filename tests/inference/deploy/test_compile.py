@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,7 @@ from foretune.inference.deploy.compile import (
 from foretune.inference.deploy.outputs import compare_outputs
 from foretune.inference.run.reporting import how_to_run
 from support.schedules import database_of
+from support.torchless import without_torch
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 from tvm.support.cc import get_cc
@@ -150,7 +152,8 @@ def test_an_exported_network_needs_stock_tvm_alone(
     tuned.export(tmp_path / "new" / "network.so")
     np.save(tmp_path / "in.npy", network.inputs[0])
     arguments = [tmp_path / "new" / "network.so", tmp_path / "in.npy", tmp_path / "out.npy"]
-    subprocess.run([sys.executable, "-c", LOADED, *map(str, arguments)], check=True)
+    environment = {**os.environ, **without_torch()}
+    subprocess.run([sys.executable, "-c", LOADED, *map(str, arguments)], check=True, env=environment)
     np.testing.assert_allclose(
         np.load(tmp_path / "out.npy"), network.reference_outputs()[1], rtol=1e-3, atol=1e-4
     )

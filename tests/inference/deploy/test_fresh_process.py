@@ -25,11 +25,12 @@ pytestmark = pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")
 
 BY_HAND = """
 import statistics, sys
+sys.modules["torch"] = None
 from foretune.inference.deploy.fresh_process import _stock
 from foretune.inference.deploy.rivals.process import load_arrays
 print(statistics.median(_stock(sys.argv[1], load_arrays(sys.argv[2]))))
 """
-"""The library by stock TVM, with the threads that the documents tell to set."""
+"""The library by stock TVM, with the threads that the documents tell to set, in a process without torch."""
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from foretune.inference.dynamic.sizes import sizes_beyond
 from foretune.inference.run.config import TuneConfig, TuneConfigError
 from foretune.inference.tune import run
 from rich.console import Console
+from support.tuning import PREDICTED
 from tvm.support.cc import get_cc
 
 BLOCK = "support.networks:TransformerBlock"
@@ -32,6 +33,7 @@ def config(folder: Path, network: str, inputs: list[list[str | int]]) -> TuneCon
         inputs=inputs,
         export=folder / "net.so",
         beyond="allow",
+        search=PREDICTED,
     )
 
 

@@ -10,6 +10,7 @@ from foretune.inference.dynamic.result import DynamicResult
 from foretune.inference.run.config import TuneConfig
 from foretune.inference.tune import run
 from rich.console import Console
+from support.tuning import PREDICTED
 from tvm.support.cc import get_cc
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")]
@@ -20,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(get_cc() is None, reason="no 
     [
         ("Segmentation", [1, 3, "h", "w"], {"h": "16:50", "w": "16:50"}),
         ("Segmentation", [1, 3, "8*h", "8*w"], {"h": "2:6", "w": "2:6"}),
-        ("TextLine", [1, 1, 16, "w"], {"w": "8:80"}),
+        ("TextLine", [1, 1, 16, "w"], {"w": "8:40"}),
     ],
 )
 def test_kernels_are_right_at_all_compared_sizes(
@@ -33,6 +34,7 @@ def test_kernels_are_right_at_all_compared_sizes(
             database=tmp_path / "database",
             inputs=[shape],
             dims=dims,
+            search=PREDICTED,
         ),
         Console(quiet=True),
     )

@@ -15,6 +15,7 @@ from foretune.inference.run.config import TuneConfig
 from foretune.inference.tune import run
 from onnx import TensorProto, helper
 from rich.console import Console
+from support.tuning import PREDICTED
 from tvm.support.cc import get_cc
 
 pytestmark = pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")
@@ -65,6 +66,7 @@ def config(folder: Path, path: Path) -> TuneConfig:
         database=folder / "database",
         dims={"batch": "1:2", "length": "1:20"},
         export=folder / "net.so",
+        search=PREDICTED,
     )
 
 

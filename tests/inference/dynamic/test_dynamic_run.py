@@ -25,6 +25,7 @@ from foretune.inference.search.config import OneShotConfig
 from foretune.inference.tune import run
 from rich.console import Console
 from support.paths import ROOT
+from support.tuning import PREDICTED
 from tvm.support.cc import get_cc
 
 pytestmark = pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")
@@ -40,7 +41,7 @@ def config(folder: Path, **changed: Any) -> TuneConfig:
         database=folder / "database",
         inputs=INPUTS,
         export=folder / "block.so",
-        search=OneShotConfig(measure=False, rounds=1, extra_rounds=0),
+        search=PREDICTED,
         **changed,
     )
 

@@ -14,6 +14,7 @@ from foretune.inference.dynamic.result import DynamicResult
 from foretune.inference.run.config import TuneConfig
 from foretune.inference.tune import run
 from rich.console import Console
+from support.tuning import PREDICTED
 from torch import nn
 from tvm.support.cc import get_cc
 
@@ -31,6 +32,7 @@ def test_a_library_solves_the_extents_for_the_symbols(beyond: str, tmp_path: Pat
             dims={"h": "1:9", "w": "2:7"},
             export=tmp_path / "net.so",
             beyond=beyond,
+            search=PREDICTED,
             **settings,
         ),
         Console(quiet=True),

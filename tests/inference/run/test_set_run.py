@@ -16,6 +16,7 @@ from foretune.inference.search.config import OneShotConfig
 from foretune.inference.tune import run
 from rich.console import Console
 from support.results import make_result
+from support.tuning import ONE_RUN
 
 EVOLUTION = {"name": "evolutionary", "population_size": 8, "generations": 0}
 SHAPES = [[[1, 8, 6, 6]], [[2, 8, 6, 6]]]
@@ -32,6 +33,7 @@ def config(folder: Path, **changes):
         "timing_repeats": 1,
         "untuned_limit_s": 1e-9,
         "workers": 1,
+        "measure": ONE_RUN,
         "search": OneShotConfig(EVOLUTION, processes=0, rounds=1, top_k=2, reuse="auto"),
     }
     return TuneConfig(**{**settings, **changes})

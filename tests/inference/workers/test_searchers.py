@@ -40,6 +40,7 @@ from foretune.inference.workers.searchers import (
     hold_back,
     start_searchers,
 )
+from support.torchless import without_torch
 from tvm import te
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 1})
@@ -338,7 +339,8 @@ assert "tvm.s_tir.tensor_intrin.cuda" not in sys.modules
 load_tensor_intrinsics()
 assert "tvm.s_tir.tensor_intrin.cuda" in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+    environment = {**os.environ, **without_torch()}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300, env=environment)
 
 
 def test_a_search_for_a_cpu_does_without_the_intrinsics_of_other_devices():
@@ -355,4 +357,5 @@ from tvm.s_tir.tensor_intrin.x86 import VNNI_DOT_16x4_INTRIN
 assert TensorIntrin.get(VNNI_DOT_16x4_INTRIN) is not None
 assert "tvm.s_tir.tensor_intrin.cuda" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+    environment = {**os.environ, **without_torch()}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300, env=environment)

@@ -17,6 +17,7 @@ from tvm.s_tir.stmt import SBlock, SBlockRealize
 from tvm.sym import Analyzer
 from tvm.tirx import AllocBuffer, BufferStore, For, ForKind, IfThenElse, PrimFunc, SeqStmt
 
+from ....codegen.passes import EXACT_ARRAYS
 from ....operators.shared.tir import substituted
 
 SCHEDULED = "tirx.is_scheduled"
@@ -186,10 +187,10 @@ def values_of(axes: Sequence[Any], values: Sequence[Any]) -> dict[Any, Any]:
 
 
 def scheduled_function(params: Sequence[Any], body: Any) -> PrimFunc:
-    """A function that TVM does not schedule."""
+    """A function that TVM neither schedules nor shrinks the arrays of."""
     # TVM looks for reshapes in functions of Relax, and expects a block around their bodies.
     func = PrimFunc(list(params), SBlockRealize([], True, SBlock([], [], [], "root", body)))
-    return func.with_attrs({SCHEDULED: True, "s_tir": True})
+    return func.with_attrs({SCHEDULED: True, "s_tir": True, EXACT_ARRAYS: True})
 
 
 def is_scheduled(func: PrimFunc) -> bool:

@@ -33,8 +33,6 @@ from support.contractions import Product
 from support.cpus import cpu, require
 from tvm.target import Target
 
-pytestmark = pytest.mark.cpu
-
 STORED, COMPUTED = cpu("haswell"), cpu("sapphirerapids")
 """CPUs with F16C alone, and with AVX512-FP16."""
 

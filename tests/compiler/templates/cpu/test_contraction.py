@@ -10,8 +10,6 @@ from foretune.compiler.tvm_compat import as_task_module
 
 from tests.support.contractions import Convolution, Product
 
-pytestmark = pytest.mark.cpu
-
 
 def test_a_product() -> None:
     task = read_contraction(Product(5, 32, 64, "bfloat16", epilogue="relu").module())

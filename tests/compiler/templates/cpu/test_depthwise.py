@@ -25,8 +25,6 @@ from tvm.target import Target
 from tests.support.contractions import Convolution, Product, run_checked, tolerance
 from tests.support.cpus import require
 
-pytestmark = pytest.mark.cpu
-
 TARGETS = {
     16: Target({"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2}),
     8: Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}),

@@ -7,8 +7,6 @@ from foretune.compiler.instruction_sets import INSTRUCTIONS
 from foretune.compiler.targets import MissingInstructionError, require_instructions, target_instructions
 from tvm.target import Target
 
-pytestmark = pytest.mark.cpu
-
 BF16 = ("bfloat16", "bfloat16", "float32")
 U8S8 = ("uint8", "int8", "int32")
 S8S8 = ("int8", "int8", "int32")

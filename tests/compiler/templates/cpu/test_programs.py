@@ -26,8 +26,6 @@ from tvm.target import Target
 from tests.support.contractions import Convolution, Product, run_checked, tolerance
 from tests.support.cpus import require
 
-pytestmark = pytest.mark.cpu
-
 SERVER = Target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2})
 MNEMONICS = {
     "amx_bf16": "tdpbf16ps",
@@ -315,6 +313,7 @@ def test_a_template_that_fails_is_left_out_and_named(monkeypatch, caplog) -> Non
     assert "left out Template(" in message and "a template with a fault" in message
 
 
+@pytest.mark.cpu
 def test_stock_tvm_compiles_a_template_from_a_database(tmp_path: Path) -> None:
     target = parse_target("llvm")
     task = Product(28, 96, 64, epilogue="relu")

@@ -26,7 +26,7 @@ MEASURE = MeasureConfig(build_timeout_s=60.0, run_timeout_s=4.0)
 
 @pytest.fixture(scope="module")
 def cluster():
-    with ray_cluster(num_cpus=1):
+    with ray_cluster(torch=True, num_cpus=1):
         yield
 
 

@@ -21,6 +21,7 @@ from foretune.dataset.hardware import UnfitHardwareError, named_hardware
 from foretune.dataset.measure import ExecutorConfig, ExecutorConfigError, MeasureConfig, make_executor
 from foretune.dataset.records.schema import FailureKind
 from support.programs import Doubled, DoubledInTiles, Sleeps, Tripled, checked, job
+from support.torchless import without_torch
 
 pytest.importorskip("tornado", reason="TVM's tracker needs tornado")
 
@@ -38,7 +39,8 @@ def start(module: str, *words: str) -> subprocess.Popen:
     """Start one of TVM's servers in its own process group."""
     command = [sys.executable, "-m", f"tvm.exec.{module}", "--host", "127.0.0.1", *words]
     quiet = subprocess.DEVNULL
-    return subprocess.Popen(command, stdout=quiet, stderr=quiet, start_new_session=True)
+    environment = {**os.environ, **without_torch()}
+    return subprocess.Popen(command, stdout=quiet, stderr=quiet, start_new_session=True, env=environment)
 
 
 def kill(process: subprocess.Popen) -> None:

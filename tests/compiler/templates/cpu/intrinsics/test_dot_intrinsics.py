@@ -15,8 +15,6 @@ from tvm.target import Target
 from tests.support.contractions import Convolution, Product
 from tests.support.cpus import cpu, require
 
-pytestmark = pytest.mark.cpu
-
 INTEGERS = [one for one in INSTRUCTIONS if one.accumulator == "int32"]
 ROWS, COLUMNS, DEPTH = 8, 32, 32
 
