@@ -27,7 +27,7 @@ from foretune.compiler.templates.cpu.dynamic.prediction import (
     ProductSize,
     cycles,
     members,
-    panel_width,
+    panel_widths,
 )
 from foretune.compiler.templates.cpu.dynamic.product_family import parameters
 from foretune.compiler.templates.cpu.dynamic.product_kernel import product_kernel
@@ -64,7 +64,7 @@ def kernels(
 
     Half of them are the first ones by cycles, the others are evenly spread over the rest.
     """
-    width = panel_width(columns, machine.lanes)
+    width = panel_widths(columns, machine.lanes)[0]
     size = ProductSize(1, rows, columns, depth)
     found = {
         one: cycles(one, size, machine)

@@ -71,7 +71,8 @@ def _leaving_exact_arrays(lowering: tvm.transform.Pass) -> tvm.transform.Pass:
 
     @tvm.transform.module_pass(opt_level=0)
     def lowered(mod: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
-        exact, others = {}, {}
+        exact: dict[Any, Any] = {}
+        others: dict[Any, Any] = {}
         for name, func in mod.functions_items():
             of_kind = exact if EXACT_ARRAYS in (func.attrs or {}) else others
             of_kind[name] = func

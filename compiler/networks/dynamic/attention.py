@@ -96,11 +96,9 @@ class _Chain:
                 return None
             return Layout(0, *(value_of(self.numbers[name, stride]) for stride in _STRIDES))
 
-        return replace(
-            self.example,
-            **{name: value_of(self.numbers[(name,)]) for name in _SIZES},
-            **{name: layout(name) for name in _LAYOUTS},
-        )
+        sizes = {name: value_of(self.numbers[(name,)]) for name in _SIZES}
+        changes: dict[str, Any] = {**sizes, **{name: layout(name) for name in _LAYOUTS}}
+        return replace(self.example, **changes)
 
 
 def _chains(mod: tvm.IRModule, ranges: Mapping[str, Ends]) -> list[_Chain]:
@@ -154,7 +152,7 @@ def _chain(key: Any, found: Sequence[Found], samples: Sequence[Mapping[str, int]
     def polynomial(value_of: Any) -> Polynomial | None:
         return fitted(samples, [value_of(one) for one in found])
 
-    numbers: dict[tuple[str, ...], Polynomial | None] = {}
+    numbers: dict[tuple[str, ...], Any] = {}
     for name in _SIZES:
         numbers[(name,)] = polynomial(lambda one, name=name: getattr(one.problem, name))
     for name in _LAYOUTS:
@@ -162,7 +160,7 @@ def _chain(key: Any, found: Sequence[Found], samples: Sequence[Mapping[str, int]
             numbers[name, stride] = polynomial(
                 lambda one, name=name, stride=stride: getattr(getattr(one.problem, name), stride)
             )
-    shapes = [
+    shapes: list[list[Any]] = [
         [polynomial(lambda one, at=at, axis=axis: one.shapes[at][axis]) for axis in range(len(shape))]
         for at, shape in enumerate(found[0].shapes)
     ]

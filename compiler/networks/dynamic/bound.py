@@ -67,7 +67,7 @@ def _values(func: PrimFunc, call: relax.Call) -> dict[Any, int]:
     given, results = list(call.args[1].fields), list(call.ty_args)
     if len(results) == 1 and isinstance(results[0], relax.TupleType):
         results = list(results[0].fields)
-    types = [getattr(one, "ty", None) for one in given] + results
+    types: list[Any] = [*(getattr(one, "ty", None) for one in given), *results]
     found: dict[Any, int] = {}
     for param, argument, type_ in zip(func.params, [*given, *[None] * len(results)], types, strict=True):
         pairs = zip(param.shape, type_.shape, strict=True) if is_buffer_var(param) else [(param, argument)]

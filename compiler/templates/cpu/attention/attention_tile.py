@@ -183,7 +183,7 @@ class Tile:
         problem, blocks, values = self.problem, self.blocks, self.arrays.values
         vectors = width // blocks.lanes
         first = column * problem.keys + start * width
-        computed = []
+        computed: Sequence[Any] = []
         if not isinstance(problem.keys, int):
             computed, (first,) = self.places.kept([simple(first)])
 

@@ -178,9 +178,11 @@ class _Tile:
     def _across(self, statement: Callable[[Any], Any]) -> Any:
         """The statement for all vectors of one row of a panel."""
         lanes = self.member.lanes
-        starts = [vector_at * lanes for vector_at in range(self.member.vectors)]
         return sequence(
-            *(vector(lanes, lambda lane, start=start: statement(lane + start)) for start in starts)
+            *(
+                vector(lanes, partial(lambda start, lane: statement(lane + start), at * lanes))
+                for at in range(self.member.vectors)
+            )
         )
 
     def _fetching(self, added: Any, line: Any, ahead: Any) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..dynamic.prediction import panel_width
+from ..dynamic.prediction import panel_widths
 from .cell import Cell
 
 _CHAINS, _MOST_VECTORS = 8, 4
@@ -41,7 +41,7 @@ class RecurrentLayer:
     @property
     def width(self) -> int:
         """Elements of a vector."""
-        return panel_width(self.hidden, self.lanes)
+        return panel_widths(self.hidden, self.lanes)[0]
 
     @property
     def vectors(self) -> int:
