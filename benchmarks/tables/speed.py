@@ -117,12 +117,30 @@ TO_LIBRARY = ("network to tasks", "search and measure", "end of the processes", 
 """Stages from the imports to a library. A run without measurements links in its export, others copy."""
 
 
+UNTIL_LIBRARY = {
+    "start": ("start and imports",),
+    "tasks": ("network to tasks",),
+    "search": ("search and measure", "end of the processes"),
+    "compile": ("compile", "link"),
+    "check": ("check outputs", "export"),
+}
+"""Stages before the library is there, by their name in the table."""
+
+
 def to_library(result: Result) -> Iterator[dict[str, Any]]:
-    """Runs of an earlier checkout and of the measured one: seconds, and ratios of this one to the earlier."""
+    """Runs of an earlier checkout and of the measured one: seconds, and ratios of this one to the earlier.
+
+    `stages` are those of this checkout: their seconds until the library is there.
+    """
     for network, of in result.values["networks"].items():
         for run in of["runs"]:
             now, before, timed = run["now"], run["before"], run["side_by_side_s"]
+            stages = now["stage_s"]
+            until_library = {
+                name: sum(stages.get(one, 0.0) for one in names) for name, names in UNTIL_LIBRARY.items()
+            }
             yield {
+                "stages": until_library,
                 "network": network,
                 "tasks": now["tasks"],
                 "seed": now["seed"],
