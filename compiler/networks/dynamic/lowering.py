@@ -16,7 +16,7 @@ from tvm.target import Target
 from ....errors import UserError
 from ...codegen.plain_schedules import plainly_scheduled
 from ...dynamic.symbols import DynamicShapeError
-from ...templates.cpu.dynamic.families import with_families
+from ...templates.cpu.dynamic.families import FamilyTask, with_families
 from ...templates.cpu.dynamic.measured_kernels import Measure
 from ...templates.cpu.dynamic.nodes import is_scheduled
 from ..extraction import NetworkExportError
@@ -157,9 +157,10 @@ def scheduled(
         for var, func in made.module.functions_items()
         if isinstance(func, tvm.tirx.PrimFunc) and not is_scheduled(func)
     ]
-    functions = {var.name_hint: func for var, func in mod.functions_items()}
-    kinds = {name: str(func.attrs[KIND]) for name, func in functions.items() if KIND in (func.attrs or {})}
-    tasks: list[Mapping[str, Any]] = [
-        {**task.as_json(), "kind": kinds.get(task.name, task.kind)} for task in made.tasks
+    recurrent = [
+        FamilyTask(var.name_hint, str(func.attrs[KIND]))
+        for var, func in mod.functions_items()
+        if KIND in (func.attrs or {})
     ]
-    return plainly_scheduled(made.module, rest), [*(task.as_json() for task in attention), *tasks]
+    tasks = [*attention, *made.tasks, *recurrent]
+    return plainly_scheduled(made.module, rest), [task.as_json() for task in tasks]
