@@ -64,7 +64,7 @@ class AdviseConfig:
     inputs: list[Any] | None = None
     kwargs: dict[str, Any] | None = None
     batch: Any = 1
-    dims: dict[str, Any] | None = None
+    dims: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     predict: bool = False
     activations: list[str] = field(default_factory=lambda: [*DEFAULT])
