@@ -218,7 +218,7 @@ def test_features_start_no_more_processes_than_tasks_and_name_their_death(first,
     started = []
 
     class Dying(ThreadPoolExecutor):
-        def __init__(self, processes):
+        def __init__(self, processes, *, without):
             super().__init__(processes)
             started.append(processes)
 
