@@ -27,9 +27,10 @@ tune: $(INSTALLED) ## Tune NETWORK (default resnet18); overrides by ARGS="..."
 	$(BIN)/foretune tune network=$(NETWORK) $(ARGS)
 
 # Two at a time, a file in one process: most tests wait for processes of their own. Slow files are first
-# (tests/conftest.py), which reordering by the number of tests would undo.
+# (tests/conftest.py), which reordering by the number of tests would undo. A run whose process crashed ends, as xdist
+# waits without end for the process that replaces it.
 test: $(INSTALLED) ## Run the tests; pytest's options by ARGS="..."
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 $(ARGS)
 
 lint: $(INSTALLED) ## Check style, format and types
 	$(BIN)/ruff check .

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -28,6 +27,7 @@ from foretune.training.transfer.task_choice import (
     choose_tasks,
     spearman_similarity,
 )
+from support.peak_memory import peak_bytes
 from support.synthetic import dataset
 
 
@@ -85,11 +85,8 @@ def test_token_features_are_averaged_a_few_tokens_at_a_time(monkeypatch):
     monkeypatch.setattr("foretune.training.transfer.task_choice._CHUNK", 50)
     data = dataset(tasks=3, per_task=400)
     data = data.take(np.random.default_rng(0).permutation(len(data)))  # tasks share chunks
-    tracemalloc.start()
+    assert peak_bytes(lambda: TaskProfiles.of(data, ["stores"])) < data.features.stores.nbytes / 2
     found = TaskProfiles.of(data, ["stores"])
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < data.features.stores.nbytes / 2
     task = np.repeat(data.workload_hash, np.diff(data.features.store_offsets))
     shrunk = np.sign(data.features.stores) * np.log1p(np.abs(data.features.stores))
     means = np.array([shrunk[task == name].mean(axis=0, dtype=np.float64) for name in np.unique(task)])
