@@ -8,6 +8,6 @@ from .paths import TESTS
 
 
 def without_torch() -> dict[str, str]:
-    """Environment variables of Python processes that find no torch; the processes that they start find none."""
+    """Environment variables of Python processes that find no torch, like the processes that they start."""
     paths = [str(TESTS / "support" / "no_torch"), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {"PYTHONPATH": os.pathsep.join(paths)}
