@@ -12,11 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tvm
-from foretune.compiler.instruction_sets import registers_of
 from foretune.compiler.operators import to_task
 from foretune.compiler.operators.dense import Dense
 from foretune.compiler.replay import replay, trace_to_json
-from foretune.compiler.targets import target_instructions, traits
+from foretune.compiler.targets import target_instructions
 from foretune.compiler.templates.cpu.contraction import read_contraction
 from foretune.compiler.templates.cpu.dynamic.kernel_parameters import KernelParameters
 from foretune.compiler.templates.cpu.dynamic.measured_kernels import with_sizes
@@ -136,10 +135,7 @@ def rated(
 ) -> list[dict[str, Any]]:
     """Kernels of a product at one size: each rater's rating, and seconds, null for a failure."""
     depth, columns = product
-    bits = traits(target).vector_bits or 128
-    chosen = kernels(
-        rows, depth, columns, Machine(bits // 32, registers_of(bits), traits(target).cores), most
-    )
+    chosen = kernels(rows, depth, columns, Machine.of(target), most)
     ratings = model_ratings(rows, depth, columns, list(chosen), model, target)
     with WorkerPool(target, MeasureConfig(), workers=1) as pool:
         jobs = [MeasureJob(tvm.ir.save_json(one)) for one in modules(rows, depth, columns, list(chosen))]

@@ -93,9 +93,8 @@ def network_outlook(
     dynamic = dynamic.without_values() if network.module is None else dynamic
     fused = to_symbolic_relax(network, dynamic, target, lowering)
     _, tasks = scheduled(fused, dynamic, target, lowering=lowering)
-    symbols: dict[str, tuple[int, int]] = {one.name: (one.low, one.high) for one in dynamic.symbols.values()}
     found: list[Mapping[str, Any]] = list(tasks)
-    return DynamicOutlook(network.name, str(target), symbols, found)
+    return DynamicOutlook(network.name, str(target), dynamic.ranges, found)
 
 
 def require_cpu(target: Target) -> None:

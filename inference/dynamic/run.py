@@ -173,7 +173,7 @@ class DynamicRun:
         result = DynamicResult(
             network=network.name,
             target=str(compiled.target),
-            symbols={one.name: (one.low, one.high) for one in dynamic.symbols.values()},
+            symbols=dynamic.ranges,
             sizes=tuple(sorted(sizes, key=lambda one: (one.beyond, *one.sizes.values()))),
             tasks=tuple(tasks),
             exported=None if config.export is None else str(config.export),

@@ -128,8 +128,7 @@ def size_advice(network: Network, dynamic: DynamicInputs, target: Target, loweri
     for symbol in dynamic.symbols.values():
         at = {size: costs.at({**middle, symbol.name: size}) for size in rated_sizes(symbol)}
         found += wasteful_sizes(symbol.name, at)
-    ranges: dict[str, tuple[int, int]] = {one.name: (one.low, one.high) for one in dynamic.symbols.values()}
-    return SizeAdvice(network.name, str(target), ranges, len(costs), found)
+    return SizeAdvice(network.name, str(target), dynamic.ranges, len(costs), found)
 
 
 def rated_sizes(symbol: Symbol) -> list[int]:

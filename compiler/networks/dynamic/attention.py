@@ -170,7 +170,7 @@ def _chain(key: Any, found: Sequence[Found], samples: Sequence[Mapping[str, int]
 
 
 def _kind(found: Found) -> tuple[Any, ...]:
-    """What all copies of one attention have in common."""
+    """Properties that all copies of one attention have in common."""
     problem = found.problem
     ranks = tuple(map(len, found.shapes))
     return problem.width, problem.scale, problem.zeros, problem.mask is None, found.sources, ranks

@@ -55,6 +55,16 @@ class DynamicInputs:
         ]
 
     @property
+    def ranges(self) -> dict[str, tuple[int, int]]:
+        """Smallest and largest size of each symbol, by its name."""
+        return {name: (symbol.low, symbol.high) for name, symbol in self.symbols.items()}
+
+    @property
+    def counts(self) -> dict[str, Mapping[int, float]]:
+        """How often sizes of each symbol are expected, by its name."""
+        return {name: symbol.counts for name, symbol in self.symbols.items()}
+
+    @property
     def traced(self) -> dict[str, int]:
         """Values with which the network is traced."""
         return self.traced_from(7)

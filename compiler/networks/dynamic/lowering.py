@@ -146,12 +146,11 @@ def scheduled(
     extents, get plain schedules, unless the importer has made one. `measure` times a few kernels of products;
     see `with_families`. Raises SizeRangeError.
     """
-    ranges = {symbol.name: (symbol.low, symbol.high) for symbol in dynamic.symbols.values()}
-    counts = {symbol.name: symbol.counts for symbol in dynamic.symbols.values()}
+    ranges = dynamic.ranges
     mod = relax.transform.EliminateCommonSubexpr()(mod)
     mod, attention = with_attention(mod, ranges, target, lowering)
     mod = with_views(mod, ranges)
-    made = with_families(mod, ranges, target, counts, measure)
+    made = with_families(mod, ranges, target, dynamic.counts, measure)
     rest = [
         var.name_hint
         for var, func in made.module.functions_items()

@@ -15,8 +15,6 @@ from tvm.target import Target
 from tvm.tirx import PrimFunc
 from tvm.tirx.buffer import is_buffer_var
 
-from ...instruction_sets import registers_of
-from ...targets import traits
 from ...templates.cpu.dynamic.families import with_families
 from ...templates.cpu.dynamic.kernel_parameters import KernelParameters
 from ...templates.cpu.dynamic.nodes import fixed, number, with_values
@@ -87,12 +85,9 @@ class ProductCosts:
     """
 
     def __init__(self, fused: tvm.IRModule, dynamic: DynamicInputs, target: Target) -> None:
-        ranges = {one.name: (one.low, one.high) for one in dynamic.symbols.values()}
-        counts = {one.name: one.counts for one in dynamic.symbols.values()}
-        tables = {task.name: task.tables for task in with_families(fused, ranges, target, counts).tasks}
-        can = traits(target)
-        bits = can.vector_bits or 128
-        self._machine = Machine(bits // 32, registers_of(bits), can.cores)
+        made = with_families(fused, dynamic.ranges, target, dynamic.counts)
+        tables = {task.name: task.tables for task in made.tasks}
+        self._machine = Machine.of(target)
         self._products = _products(fused, {name: of for name, of in tables.items() if of})
 
     def __len__(self) -> int:

@@ -10,8 +10,7 @@ from torch import fx
 from tvm import relax, tirx
 from tvm.target import Target
 
-from ....instruction_sets import registers_of
-from ....targets import traits
+from ....templates.cpu.dynamic.prediction import Machine
 from ....templates.cpu.recurrent.cell import Cell
 from ....templates.cpu.recurrent.kernel import recurrent_function
 from ....templates.cpu.recurrent.layer import RecurrentLayer
@@ -41,12 +40,10 @@ def call_of_kernel(
     shares, weight, bias, state, memory, text, backwards = arguments
     if weight.name not in weights:
         raise ConversionError("a recurrent layer has weights that depend on an input")
-    bits = traits(target).vector_bits or 128
+    machine = Machine.of(target)
     values = weights[weight.name].detach().numpy()
     cell, hidden = Cell.parsed(text), values.shape[-1]
-    layer = RecurrentLayer(
-        cell, tuple(backwards), hidden, bits // 32, registers_of(bits), traits(target).cores
-    )
+    layer = RecurrentLayer(cell, tuple(backwards), hidden, machine.lanes, machine.registers, machine.cores)
     steps, batch = (
         extent if isinstance(extent, int) else tirx.Var(name, "int64")
         for name, extent in zip(("steps", "batch"), shares.meta["val"].shape, strict=False)

@@ -19,8 +19,6 @@ from tvm.tirx import PrimFunc
 from tvm.tirx.buffer import is_buffer_var
 
 from .....errors import UserError
-from ....instruction_sets import registers_of
-from ....targets import traits
 from ....tvm_compat import called_function, relax_bindings
 from ..contraction import variables_of
 from .expected_sizes import Counts, expected_values
@@ -87,7 +85,7 @@ def with_families(
     into views. Raises SizeRangeError.
     """
     sites = _call_sites(module, ranges, counts or {})
-    machine = _machine(target)
+    machine = Machine.of(target)
     made: dict[str, _Made] = {}
     for var, func in module.functions_items():
         name = var.name_hint
@@ -116,11 +114,6 @@ class _Made:
     func: PrimFunc
     task: FamilyTask
     family: ProductFamily | None = None
-
-
-def _machine(target: Target) -> Machine:
-    bits = traits(target).vector_bits or 128
-    return Machine(bits // 32, registers_of(bits), traits(target).cores)
 
 
 def _is_symbolic(func: PrimFunc) -> bool:

@@ -6,6 +6,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tvm.target import Target
+
+from ....instruction_sets import registers_of
+from ....targets import traits
 from ..prediction import PER_CYCLE
 from ..template import COLUMNS_FIRST, ROWS_FIRST
 from .kernel_parameters import KernelParameters, row_tiles
@@ -42,6 +46,13 @@ class Machine:
     cores: int
     cache_bytes: int = 1 << 19
     """Bytes of a core's second cache."""
+
+    @classmethod
+    def of(cls, target: Target) -> Machine:
+        """Properties of a target; float32 elements fill its registers."""
+        can = traits(target)
+        bits = can.vector_bits or 128
+        return cls(bits // 32, registers_of(bits), can.cores)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ SIGMOID, TANH, RELU = map(Activation, ("Sigmoid", "Tanh", "Relu"))
 
 @dataclass(frozen=True)
 class Cell:
-    """What one step computes from its share of the input and the state before it."""
+    """Computation of one step from its share of the input and the state before it."""
 
     kind: str
     """One of GATES."""

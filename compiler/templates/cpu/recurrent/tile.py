@@ -88,7 +88,7 @@ class RecurrentTile:
         )
 
     def _start(self, row: Any, line: int, gate: int, part: int, lane: Any) -> Any:
-        """What a sum starts with: the share of the input, or the bias of a product that is reset."""
+        """First value of a sum: the share of the input, or the bias of a product that is reset."""
         unit = self.place.unit + part * self.layer.width + lane
         if self.cell.has_late_bias and self.gates[gate] == _CANDIDATE:
             return load(self.arrays.bias, self.place.direction, unit)
