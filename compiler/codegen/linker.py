@@ -23,13 +23,11 @@ def linker(target: Target) -> Callable[..., Any] | None:
 
     Raises LinkerError if the target has another architecture and no compiler for it is installed.
     """
-    host = target if is_cpu(target) else target.host
-    triple = "" if host is None else str(host.attrs.get("mtriple", ""))
-    architecture = triple.partition("-")[0]
-    if not triple or _same(architecture, platform.machine()):
+    triple, architecture = _triple(target), architecture_of(target)
+    if architecture == _known(platform.machine()):
         return None
     system = "linux-" + (triple.rpartition("-")[2] if "-linux-" in triple else "gnu")
-    names = [f"{triple}-g++", f"{_known(architecture)}-{system}-g++"]
+    names = [f"{triple}-g++", f"{architecture}-{system}-g++"]
     found = next((path for name in names if (path := shutil.which(name))), None)
     if found is None:
         raise LinkerError(
@@ -41,8 +39,15 @@ def linker(target: Target) -> Callable[..., Any] | None:
     return compiler
 
 
-def _same(one: str, other: str) -> bool:
-    return _known(one) == _known(other)
+def architecture_of(target: Target) -> str:
+    """Architecture of a target's host code, such as x86_64 or aarch64."""
+    return _known(_triple(target).partition("-")[0] or platform.machine())
+
+
+def _triple(target: Target) -> str:
+    """LLVM's name of the system that the host code runs on; "" for this machine's."""
+    host = target if is_cpu(target) else target.host
+    return "" if host is None else str(host.attrs.get("mtriple", ""))
 
 
 def _known(architecture: str) -> str:

@@ -7,6 +7,8 @@ library. Here, all layout changes are compiled once, in one module, without opti
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import tvm
 from tvm import relax
 from tvm.ir import GenericConst
@@ -99,3 +101,22 @@ def _without_unused(mod: tvm.IRModule) -> tvm.IRModule:
         if not isinstance(func, PrimFunc) or var.name_hint in used
     }
     return tvm.IRModule(kept, attrs=mod.attrs)
+
+
+_PACKED = "_prepacked"
+"""Suffix that TVM adds to the name of a function with prepacked weights."""
+
+
+def tasks_of_functions(
+    packed_mod: tvm.IRModule, hashes: Mapping[str, str], tasks: Mapping[str, str]
+) -> dict[str, str]:
+    """Name of the task of each function; several functions may run one task.
+
+    Args:
+        packed_mod: module that `with_packed_weights` returned.
+        hashes: workload hash of each function before packing.
+        tasks: name of each task by workload hash.
+    """
+    names = [var.name_hint for var in packed_mod.get_global_vars()]
+    workloads = {name: hashes.get(name.removesuffix(_PACKED), "") for name in names}
+    return {name: tasks[workload] for name, workload in workloads.items() if workload in tasks}

@@ -41,6 +41,10 @@ class FileCache:
         """File of a key, which may not exist."""
         return self.folder / f"{key}.{self.name}"
 
+    def has(self, prefix: str) -> bool:
+        """Whether the key of some file, which may be damaged, begins with these letters or digits."""
+        return any(self.folder.glob(f"{prefix}*.{self.name}"))
+
     def load(self, key: str) -> memoryview | None:
         """The content of a file; None without a whole file of this user."""
         path = self.path(key)
@@ -56,12 +60,12 @@ class FileCache:
             os.utime(path)
         return data[_HASH_BYTES:]
 
-    def store(self, files: Mapping[str, Sequence[bytes]]) -> None:
+    def store(self, files: Mapping[str, Sequence[bytes | memoryview]]) -> None:
         """Writes files, each given in parts, as far as there is room; removes those unused for longest.
 
         A file over half of `most_bytes` is not written.
         """
-        kept: dict[str, Sequence[bytes]] = {}
+        kept: dict[str, Sequence[bytes | memoryview]] = {}
         left_bytes = self.most_bytes
         for key, parts in files.items():
             if (size := _size(parts)) <= min(left_bytes, self.most_bytes // 2):
@@ -81,7 +85,7 @@ class FileCache:
         """Removes all files."""
         self._make_room(-1)
 
-    def _write(self, key: str, parts: Sequence[bytes]) -> None:
+    def _write(self, key: str, parts: Sequence[bytes | memoryview]) -> None:
         path = self.path(key)
         partial = path.with_name(f".{uuid4().hex}.{path.name}")  # with the suffix, to be removed if it stays
         try:
@@ -105,7 +109,7 @@ class FileCache:
                     path.unlink()
 
 
-def _size(parts: Sequence[bytes]) -> int:
+def _size(parts: Sequence[bytes | memoryview]) -> int:
     return _HASH_BYTES + sum(map(len, parts))
 
 

@@ -14,7 +14,7 @@ from tvm.target import Target
 from ..task import Task
 from .alternatives.alternative_kinds import find_alternatives
 from .alternatives.alternatives import Alternative, Offer
-from .cached.network_cache import entry_of
+from .cached.network_cache import entry_of, may_have_entry
 from .cached.stored_module import StoredModule
 from .extraction import extract_tasks, to_relax
 from .loading import Network
@@ -37,6 +37,9 @@ class LoweredNetwork:
 
     wait_for_check: Callable[[], None] = lambda: None
     """Waits for a check that still runs. Raises its errors."""
+
+    keep: Callable[[], None] = lambda: None
+    """Keeps the module in the cache for later runs, if `cached` asked for that. Raises the check's errors."""
 
     @property
     def offers(self) -> list[Offer]:
@@ -62,7 +65,8 @@ def lowered_network(
         lowering: options of the lowering.
         stage: a clock's context for each step, by its name.
         check: raises an error for a module that computes something else. It runs in a thread of its own.
-        cached: read a module that passed its check in an earlier run, and keep one that passes it in this.
+        cached: read a module that passed its check in an earlier run; `LoweredNetwork.keep` keeps one that
+            passes it in this.
         waits: wait for the end of the check. The process must compile nothing until a check has ended.
 
     Raises the errors of `to_relax` and of `check`.
@@ -70,7 +74,8 @@ def lowered_network(
     entry = None
     if cached:
         with stage(CACHE):
-            entry = entry_of(network, target, lowering)
+            looks = may_have_entry(network, target, lowering)
+            entry = entry_of(network, target, lowering) if looks else None
             found = None if entry is None else entry.load()
         if found is not None:
             return _with_tasks(found, network, target, lowering)
@@ -80,16 +85,19 @@ def lowered_network(
     if check is None:
         return _with_tasks(made, network, target, lowering)
 
-    def check_and_keep() -> None:
-        check(relax_mod)
-        if entry is not None:
+    def keep() -> None:
+        checked.result()
+        if cached:
             with stage(CACHE):
-                entry.store(made)
+                place = entry or entry_of(network, target, lowering)
+                if place is not None:
+                    place.store(made)
 
     thread = ThreadPoolExecutor(1)
-    checked = thread.submit(check_and_keep)
+    checked = thread.submit(check, relax_mod)
     thread.shutdown(wait=False)
-    lowered = replace(_with_tasks(made, network, target, lowering), wait_for_check=checked.result)
+    made_here = _with_tasks(made, network, target, lowering)
+    lowered = replace(made_here, wait_for_check=checked.result, keep=keep)
     if waits:
         checked.result()
     return lowered

@@ -223,7 +223,7 @@ class Comparison:
         runner: Runner | None = None
         if library is not None:
             try:
-                form.compiled.export(library.path)
+                form.compiled.lend(library.path)
                 runner = library.runner
             except NetworkBuildError:
                 library.runner.close()

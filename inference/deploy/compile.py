@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import weakref
 from collections.abc import Callable, Collection, Mapping
@@ -23,7 +24,8 @@ from ...compiler.codegen.checksum import append_checksum
 from ...compiler.codegen.library_cache import KeptLibrary, kept_library
 from ...compiler.codegen.linker import linker
 from ...compiler.codegen.objects import NOTHING_LINKED, Linked, ObjectFiles
-from ...compiler.codegen.packed_weights import with_packed_weights
+from ...compiler.codegen.packed_imports import packing
+from ...compiler.codegen.packed_weights import tasks_of_functions, with_packed_weights
 from ...compiler.codegen.passes import improve_code
 from ...compiler.codegen.plain_schedules import plainly_scheduled
 from ...compiler.networks import task_names
@@ -96,8 +98,8 @@ class CompiledNetwork:
     def _library(self) -> Path | None:
         """CPU library in a folder that lives as long as this object; None if no compiler can link it.
 
-        Exports copy this library, so that LLVM generates code once. Without it, every load and every export
-        generates the code again.
+        Exports copy this library, which ends with its checksum, so that LLVM generates code once. Without it,
+        every load and every export generates the code again.
         """
         if not is_cpu(self.target) or (self.executable is not None and get_cc() is None):
             return None
@@ -141,8 +143,13 @@ class CompiledNetwork:
     def _link(self, path: Path) -> None:
         assert self.executable is not None
         with without_scope_warnings():
-            further = self.linked.link_arguments(path.parent)
-            self.executable.export_library(str(path), fcompile=linker(self.target), **further)
+            self.executable.export_library(
+                str(path),
+                fcompile=linker(self.target),
+                fpack_imports=packing(self.target),
+                **self.linked.link_arguments(path.parent),
+            )
+        append_checksum(path)
 
     def __call__(self, *inputs: NDArray[Any]) -> list[NDArray[Any]]:
         return [tensor.numpy() for tensor in flatten(self.bind(*inputs)())]
@@ -160,11 +167,20 @@ class CompiledNetwork:
                     library = Path(folder) / "network.so"
                     self._link(library)
                 shutil.copyfile(library, partial)
-                append_checksum(partial)
         except Exception as error:  # TVM passes on the linker's error
             reason = str(error) if isinstance(error, CannotWriteError) else ""
             reason = reason or f"export={path}: cannot be written: {first_line(error)}"
             raise NetworkBuildError(reason) from error
+
+    def lend(self, path: Path) -> None:
+        """`export` to a new file of this run, which is another name of the library where that is possible."""
+        try:
+            if self._library is not None:
+                os.link(self._library, path)
+                return
+        except OSError:  # in another file system
+            pass
+        self.export(path)
 
     def profile(self, *inputs: NDArray[Any]) -> NetworkProfile:
         """Times the calls of a run, see `profile_network`."""
@@ -221,7 +237,7 @@ def compile_network(
     with build_context(target):
         try:
             packed_mod = marked_internal(with_packed_weights(scheduled_mod))
-            task_of = _tasks_of_functions(packed_mod, hashes, tasks)
+            task_of = tasks_of_functions(packed_mod, hashes, tasks)
             linked = NOTHING_LINKED if kept is None else kept.linked_into(packed_mod, target, task_of)
             executable = _compiled(packed_mod, target, task_of, linked)
         except Exception as error:  # TVM raises several kinds
@@ -319,22 +335,3 @@ def workload_hashes(mod: tvm.IRModule) -> dict[str, str]:
         for var, func in mod.functions_items()
         if isinstance(func, tvm.tirx.PrimFunc)
     }
-
-
-_PACKED = "_prepacked"
-"""Suffix that TVM adds to the name of a function with prepacked weights."""
-
-
-def _tasks_of_functions(
-    packed_mod: tvm.IRModule, hashes: Mapping[str, str], tasks: Mapping[str, str]
-) -> dict[str, str]:
-    """Name of the task of each function; several functions may run one task.
-
-    Args:
-        packed_mod: module that `with_packed_weights` returned.
-        hashes: workload hash of each function before packing.
-        tasks: name of each task by workload hash.
-    """
-    names = [var.name_hint for var in packed_mod.get_global_vars()]
-    workloads = {name: hashes.get(name.removesuffix(_PACKED), "") for name in names}
-    return {name: tasks[workload] for name, workload in workloads.items() if workload in tasks}

@@ -242,7 +242,8 @@ class Trial:
             with self.keeping_library():
                 form, timed = self._library_first(tuned)
                 if timed.library_s is not None:
-                    form.compiled.keep()
+                    with self.watch.stage("keep for later runs"):
+                        form.compiled.keep()
             with self._may_be_interrupted(timed):
                 timed = replace(timed, results=complete())
                 # Without a schedule, nothing runs on a GPU.

@@ -56,7 +56,7 @@ def time_rivals(
     try:
         library = config.export
         if library is None:
-            compiled.export(library := scratch.path / "network.so")
+            compiled.lend(library := scratch.path / "network.so")
         own = Entrant(TUNED, LIBRARY, Path(library), before_s=ready_s)
         names = ("network", "inputs", "batch", "dims")
         arguments = {

@@ -66,7 +66,7 @@ class NetworkRun(TuningRun):
             plain = () if self.anytime is None else open_tasks(results)
             timed = trial.timed(
                 Tuned(tuned_mod, lowered, network, opened.target, opened.database, results, original, plain),
-                lambda: self._complete(tuner, stack, found, results, taken.replaces),
+                lambda: self._complete(tuner, stack, lowered, found, results, taken.replaces),
             )
         results = [_as_built(task, timed.unscheduled) for task in timed.results]
         check = timed.check
@@ -114,16 +114,20 @@ class NetworkRun(TuningRun):
         self,
         tuner: NetworkTuner,
         stack: ExitStack,
+        lowered: LoweredNetwork,
         found: Sequence[TaskResult],
         results: list[TaskResult],
         replaces: Mapping[str, Sequence[str]],
     ) -> list[TaskResult]:
         """The network's results with the latencies that its library did not wait for; ends all processes.
 
-        `found` are the results of the search. For `replaces`, see `with_untuned`.
+        It also keeps the conversion in the cache, which the library did not wait for either. `found` are the
+        results of the search. For `replaces`, see `with_untuned`.
         """
         late_s = untuned_timed(self, tuner)
         stack.close()
+        with self.watch.stage("keep for later runs"):
+            lowered.keep()
         early_s = {task.workload_hash: task.untuned_latency_s for task in found}
         return with_untuned(results, {**early_s, **late_s}, replaces) if late_s else results
 

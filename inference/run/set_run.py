@@ -95,7 +95,10 @@ class SetRun(TuningRun):
         with TemporaryDirectory() as folder:
             if config.lowering.dtype == INT8:
                 network = quantised(network, config.lowering.calibration, Path(folder) / "quantised.onnx")
-            return lowered_for(network, target, config, self.work, original_of(network, config, self.work))
+            original = original_of(network, config, self.work)
+            lowered = lowered_for(network, target, config, self.work, original)
+            lowered.keep()  # for `_tried`
+            return lowered
 
     def _tried(self, member: Member, outcome: NetworkOutcome) -> NetworkOutcome:
         self.console.rule(member.name)

@@ -2,7 +2,9 @@
 
 The name of a file is a hash of everything that the conversion depends on: what the network computes, with
 its weights (`fingerprint`), the lowering, the target, the sources of `compiler`, and the versions of the
-libraries. A damaged file is no error: the network is converted again, and the file replaced.
+libraries. A hash of these without the fingerprint comes first: if no file has it, the network need not run
+and its weights need not be read. A damaged file is no error: the network is converted again, and the file
+replaced.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from ...tvm_compat import target_to_json
 from ...types import INTEGERS
 from ..loading import Network
 from ..lowering.lowering import Lowering
+from ..size import weight_bytes
 from .fingerprint import fingerprint
 from .stored_module import StoredModule, module_of, parts_of
 
@@ -49,9 +52,18 @@ class CacheEntry:
 
 
 def entry_of(network: Network, target: Target, lowering: Lowering) -> CacheEntry | None:
-    """CacheEntry of a network; None if it has no fingerprint."""
+    """CacheEntry of a network; None if it has no fingerprint. Runs the network and reads its weights."""
     found = fingerprint(network, quantised=lowering.data_type.network == INTEGERS)
-    if found is None:
-        return None
-    facts = [found, sorted(asdict(lowering).items()), target_to_json(target), *code_version()]
-    return CacheEntry(sha256(repr(facts).encode()).hexdigest())
+    return None if found is None else CacheEntry(_form(network, target, lowering) + found)
+
+
+def may_have_entry(network: Network, target: Target, lowering: Lowering) -> bool:
+    """Whether there is a file of a network that may be this one, which only `entry_of` can tell."""
+    return NETWORKS.has(_form(network, target, lowering))
+
+
+def _form(network: Network, target: Target, lowering: Lowering) -> str:
+    """Hash of all that a conversion depends on, with only the size of the weights and of the inputs."""
+    sizes = weight_bytes(network), [(array.shape, str(array.dtype)) for array in network.inputs]
+    facts = [sizes, sorted(asdict(lowering).items()), target_to_json(target), *code_version()]
+    return sha256(repr(facts).encode()).hexdigest()

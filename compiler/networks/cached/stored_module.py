@@ -33,8 +33,8 @@ class StoredModule:
     """Seconds that `to_relax` took."""
 
 
-def parts_of(stored: StoredModule) -> list[bytes]:
-    """The parts of a file, in order."""
+def parts_of(stored: StoredModule) -> list[bytes | memoryview]:
+    """The parts of a file, in order; constants are views of the module's memory."""
     mod = stored.relax_mod
     lift = _Lift(mod)
     main = mod[_MAIN]
@@ -47,7 +47,11 @@ def parts_of(stored: StoredModule) -> list[bytes]:
         "constants": [(str(array.dtype), array.shape) for array in arrays],
         "module": tvm.ir.save_json(bare),
     }
-    return [json.dumps(header).encode() + b"\n", *(array.tobytes() for array in arrays)]
+    return [json.dumps(header).encode() + b"\n", *map(_as_bytes, arrays)]
+
+
+def _as_bytes(array: NDArray[Any]) -> memoryview:
+    return memoryview(array.reshape(-1).view(np.uint8))
 
 
 def module_of(content: memoryview) -> StoredModule:

@@ -27,6 +27,7 @@ def test_parts_come_back_as_one_content(folder):
     assert CACHE.load("a") is None
     CACHE.store({"a": [b"1", b"23"], "b": []})
     assert CACHE.load("a") == b"123" and CACHE.load("b") == b""
+    assert CACHE.has("a") and not CACHE.has("ab")
     assert names(folder) == ["a", "b"] and folder.stat().st_mode & 0o777 == 0o700
     CACHE.store({"a": [b"4"]})
     CACHE.remove("b")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import tvm
+from foretune.compiler.codegen.checksum import has_right_checksum
 from foretune.compiler.codegen.objects import ObjectFiles
 from foretune.compiler.codegen.packed_weights import with_packed_weights
 from foretune.compiler.networks import Network, extract_tasks, load_network, to_relax
@@ -176,6 +177,26 @@ def calls_of(func: relax.Function) -> list[relax.Call]:
 
     relax.analysis.post_order_visit(func, visit)
     return found
+
+
+@pytest.mark.skipif(get_cc() is None, reason="no C++ compiler links a library")
+def test_a_lent_library_is_the_exported_one(
+    untuned: CompiledNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported, linked, copied = (tmp_path / name for name in ("exported.so", "linked.so", "copied.so"))
+    untuned.export(exported)
+    untuned.lend(linked)
+    assert untuned._library is not None and linked.samefile(untuned._library)
+
+    def refuse(*_: object) -> None:
+        raise OSError("Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", refuse)
+    untuned.lend(copied)
+    assert exported.read_bytes() == linked.read_bytes() == copied.read_bytes()
+    assert not exported.samefile(untuned._library)  # that file is the user's
+    with copied.open("rb") as file:
+        assert has_right_checksum(file)
 
 
 def test_compiling_leaves_the_module_unscheduled(
@@ -354,7 +375,8 @@ def test_a_library_that_was_kept_is_not_compiled_again(
     for ours, theirs in zip(again(*network.inputs), expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     again.export(tmp_path / "network.so")
-    assert (tmp_path / "network.so").stat().st_size > 0
+    with (tmp_path / "network.so").open("rb") as file:
+        assert has_right_checksum(file)
     compiled()  # other schedules
     compiled(database, cached=False)
     assert len(made) == 4

@@ -63,7 +63,9 @@ def accepted(_: tvm.IRModule) -> None:
 
 def cached(network: Network, **changes: Any) -> Any:
     settings: dict[str, Any] = {"target": TARGET, "lowering": AS_FASTEST, "check": accepted, **changes}
-    return lowered_network(network, cached=True, **settings)
+    found = lowered_network(network, cached=True, **settings)
+    found.keep()
+    return found
 
 
 def files(folder: Path) -> list[Path]:
@@ -81,6 +83,50 @@ def test_a_network_is_converted_once_and_comes_back_equal(network: Network, conv
     assert found == wanted and found
     constants = [parts_of(StoredModule(one.relax_mod, 0.0))[1:] for one in (first, again)]
     assert constants[0] == constants[1] and sum(map(len, constants[0])) > 1000
+
+
+def test_a_network_is_only_read_if_one_of_its_size_was_kept(
+    network: Network, conversions: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def fingerprint(one: Network, **options: Any) -> str | None:
+        read.append(one.name)
+        return known(one, **options)
+
+    known = network_cache.fingerprint
+    monkeypatch.setattr(network_cache, "fingerprint", fingerprint)
+    first = lowered_network(network, TARGET, AS_FASTEST, check=accepted, cached=True)
+    assert read == []
+    first.keep()
+    assert len(read) == 1
+    cached(network)
+    assert len(read) == 2 and len(conversions) == 1
+    cached(load_network("support.networks:Convolutions", inputs=[[1, 64, 12, 12]], seed=1))  # other weights
+    assert len(read) == 3 and len(conversions) == 2
+    lowered_network(network, OTHER, AS_FASTEST, check=accepted, cached=True)
+    assert len(read) == 3 and len(conversions) == 3
+
+
+def test_nothing_is_written_before_a_run_has_the_time(
+    network: Network, folder: Path, conversions: list[str]
+) -> None:
+    made = lowered_network(network, TARGET, AS_FASTEST, check=accepted, cached=True)
+    assert files(folder) == []
+    made.keep()
+    assert len(files(folder)) == 1
+
+
+def test_a_module_that_fails_its_check_later_is_not_kept(
+    network: Network, folder: Path, conversions: list[str]
+) -> None:
+    def refuse(_: tvm.IRModule) -> None:
+        raise ValueError("wrong")
+
+    made = lowered_network(network, TARGET, AS_FASTEST, check=refuse, cached=True, waits=False)
+    with pytest.raises(ValueError, match="wrong"):
+        made.keep()
+    assert files(folder) == []
 
 
 def test_what_changes_the_conversion_is_converted_again(network: Network, conversions: list[str]) -> None:
@@ -108,7 +154,7 @@ def test_without_a_check_that_it_passes_nothing_is_kept(
     with pytest.raises(ValueError, match="wrong"):
         cached(network, check=refuse)
     cached(network, check=None)
-    lowered_network(network, TARGET, AS_FASTEST, check=accepted)
+    lowered_network(network, TARGET, AS_FASTEST, check=accepted).keep()
     assert len(conversions) == 3 and files(folder) == []
 
 

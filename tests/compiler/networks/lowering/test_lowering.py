@@ -16,11 +16,14 @@ from foretune.compiler.networks import (
     load_network,
     to_relax,
 )
+from foretune.compiler.networks.lowering import lowering as lowering_module
 from foretune.compiler.task import Task
 from foretune.compiler.tvm_compat import argument_buffers, layout_free, parse_target
+from foretune.compiler.types import numpy_type
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.deploy.outputs import compare_outputs
 from torch import nn
+from tvm import relax
 
 CPU, GPU = parse_target("llvm"), parse_target("nvidia/nvidia-a100")
 AS_EXPORTED = Lowering(channels_last=False, prepack=False)
@@ -33,6 +36,22 @@ def tasks_of(network: Network, target: tvm.target.Target, lowering: Lowering = A
 @pytest.fixture(scope="module")
 def network() -> Network:
     return load_network("support.networks:EveryLayout", inputs=[[1, 3, 12, 10]])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool", "int64"])
+@pytest.mark.parametrize("axes", [None, [1, 2, 0], [-1, 0, 1], [0, 1, 2]])
+def test_transposed_constants_are_constants(dtype: str, axes: list[int] | None) -> None:
+    values = (np.arange(24).reshape(2, 3, 4) % 5).astype(numpy_type(dtype))
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1,), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            turned = builder.emit_output(relax.op.permute_dims(relax.const(values, dtype), axes))
+        builder.emit_func_output(turned)
+    found = lowering_module._moved_constants(builder.get())["main"]
+    (binding,) = found.body.blocks[0].bindings
+    assert isinstance(binding.value, tvm.ir.GenericConst) and str(binding.value.ty.dtype) == dtype
+    np.testing.assert_array_equal(binding.value.value.numpy(), values.transpose(axes))
 
 
 def layouts(tasks: list[Task]) -> set[str]:
