@@ -179,6 +179,12 @@ def stages(result: Result) -> Iterator[dict[str, Any]]:
                 yield {"network": network, "tasks": of["tasks"], "stage": stage, "seconds": seconds}
 
 
+def growing(result: Result) -> Iterator[dict[str, Any]]:
+    """Runs over the number of tasks, with the seconds that the fit gives a further task."""
+    for row in result.values["rows"]:
+        yield {**row, "further_s": result.values["per_task"]["total_s"]}
+
+
 def scheduling(result: Result) -> pd.DataFrame:
     """Programs compiled with LLVM's bounded scheduler and without, with the ratios for each source."""
     frame = pd.json_normalize(result.values["programs"])
