@@ -46,7 +46,8 @@ def packing(target: Target) -> Callable[..., str] | None:
 
     def pack(module: tvm.runtime.Module, is_system_lib: bool, prefix: str, folder: str) -> str:
         """Writes what a module imports into an object file in a folder; returns its path."""
-        content = tvm.get_global_func("runtime.ModulePackImportsToTensor")(module).numpy()
+        # Without a copy, which `numpy()` of TVM makes.
+        content = np.from_dlpack(tvm.get_global_func("runtime.ModulePackImportsToTensor")(module))
         symbol = prefix + tvm.get_global_func("runtime.ModuleImportsBlobName")()
         path = Path(folder) / "imports.o"
         write_object(path, symbol, content, machine)
