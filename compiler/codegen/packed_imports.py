@@ -45,7 +45,7 @@ def packing(target: Target) -> Callable[..., str] | None:
         return None
 
     def pack(module: tvm.runtime.Module, is_system_lib: bool, prefix: str, folder: str) -> str:
-        """Writes what a module imports into an object file in a folder; returns its path."""
+        """Writes the imports of a module into an object file in a folder; returns its path."""
         # Without a copy, which `numpy()` of TVM makes.
         content = np.from_dlpack(tvm.get_global_func("runtime.ModulePackImportsToTensor")(module))
         symbol = prefix + tvm.get_global_func("runtime.ModuleImportsBlobName")()

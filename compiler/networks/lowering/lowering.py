@@ -218,7 +218,7 @@ class _MovedConstants(PyExprMutator):
         """Constants by address, shape and order of axes of the values before."""
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
-        """The transposed constant, or the call as it is. PyTorch transposes in blocks, on all cores."""
+        """The transposed constant, or the call itself. PyTorch transposes in blocks, on all cores."""
         if operator_of(call) != "relax.permute_dims" or not isinstance(call.args[0], tvm.ir.GenericConst):
             return call
         values, axes = torch.from_dlpack(call.args[0].value), call.attrs.axes

@@ -1,4 +1,4 @@
-"""Weights reach a library as they are, in an object file that the linker takes."""
+"""Weights reach a library unchanged, in an object file that the linker takes."""
 
 from __future__ import annotations
 
