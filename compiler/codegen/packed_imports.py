@@ -28,8 +28,9 @@ def packing(target: Target) -> Callable[..., str] | None:
     may_be_large = architecture_of(target) == "x86_64"
 
     def pack(module: tvm.runtime.Module, is_system_lib: bool, prefix: str, folder: str) -> str:
-        """Writes what a module imports into a folder; returns the path of the assembler's file."""
-        content = tvm.get_global_func("runtime.ModulePackImportsToTensor")(module).numpy()
+        """Writes the imports of a module into a folder; returns the path of the assembler's file."""
+        # Without a copy, which `numpy()` of TVM makes.
+        content = np.from_dlpack(tvm.get_global_func("runtime.ModulePackImportsToTensor")(module))
         symbol = prefix + tvm.get_global_func("runtime.ModuleImportsBlobName")()
         large = may_be_large and content.nbytes > LARGE_BYTES
         return str(write_included(Path(folder) / "imports.s", symbol, content, large=large))

@@ -7,6 +7,7 @@ seconds, before a search of minutes.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from tvm import relax
 from tvm.target import Target
 
+from ...compiler.codegen.lifted_constants import with_lifted_constants
 from ...compiler.codegen.passes import improve_code
 from ...compiler.codegen.plain_schedules import compiled_plainly
 from ...compiler.networks import AS_FASTEST, LoweredNetwork, Lowering, Network, lowered_network, to_relax
@@ -133,23 +135,23 @@ def plain_network(relax_mod: tvm.IRModule, target: Target) -> Run:
 
     Raises NetworkBuildError.
     """
-    return run_of(_executable(relax_mod, target))
+    improve_code()
+    bare, constants = with_lifted_constants(relax_mod)
+    try:
+        return run_of(compiled_plainly(bare, target), constants)
+    except Exception:  # of a function that builds without a schedule alone
+        return run_of(compile_network(relax_mod, target).executable)
 
 
-def run_of(executable: tvm.runtime.Executable) -> Run:
-    """A compiled module, to be called with arrays on this machine's CPU."""
+def run_of(executable: tvm.runtime.Executable, further: Sequence[tvm.runtime.Tensor] = ()) -> Run:
+    """A compiled module, to be called with arrays on this machine's CPU.
+
+    `further` are its arguments after these.
+    """
     machine = relax.VirtualMachine(executable.jit(), tvm.cpu())
 
     def run(*inputs: NDArray[Any]) -> list[NDArray[Any]]:
-        outputs = machine["main"](*(tvm.runtime.tensor(array) for array in inputs))
+        outputs = machine["main"](*map(tvm.runtime.tensor, inputs), *further)
         return [tensor.numpy() for tensor in flatten(outputs)]
 
     return run
-
-
-def _executable(relax_mod: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
-    improve_code()
-    try:
-        return compiled_plainly(relax_mod, target)
-    except Exception:  # of a function that builds without a schedule alone
-        return compile_network(relax_mod, target).executable

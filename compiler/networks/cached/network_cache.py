@@ -63,7 +63,7 @@ def may_have_entry(network: Network, target: Target, lowering: Lowering) -> bool
 
 
 def _form(network: Network, target: Target, lowering: Lowering) -> str:
-    """Hash of all that a conversion depends on, with only the size of the weights and of the inputs."""
+    """Hash of everything that a conversion depends on, with only the sizes of weights and inputs."""
     sizes = weight_bytes(network), [(array.shape, str(array.dtype)) for array in network.inputs]
     facts = [sizes, sorted(asdict(lowering).items()), target_to_json(target), *code_version()]
     return sha256(repr(facts).encode()).hexdigest()

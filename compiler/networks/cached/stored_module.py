@@ -6,22 +6,20 @@ code.
 
 from __future__ import annotations
 
-import io
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 import tvm
 from numpy.typing import NDArray
-from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from ...codegen.lifted_constants import with_bound_constants, with_lifted_constants
 from ...tvm_compat import module_from_json
-
-_MAIN = "main"
 
 
 @dataclass(frozen=True)
@@ -35,35 +33,29 @@ class StoredModule:
 
 def parts_of(stored: StoredModule) -> list[bytes | memoryview]:
     """The parts of a file, in order; constants are views of the module's memory."""
-    mod = stored.relax_mod
-    lift = _Lift(mod)
-    main = mod[_MAIN]
-    body = lift.visit_expr(main.body)
-    bare = tvm.IRModule(mod.functions, attrs=mod.attrs)
-    bare[_MAIN] = relax.Function([*main.params, *lift.params], body, main.ret_ty, main.is_pure, main.attrs)
-    arrays = [constant.value.numpy() for constant in lift.constants]
+    bare, constants = with_lifted_constants(stored.relax_mod)
     header = {
         "lowering_s": stored.lowering_s,
-        "constants": [(str(array.dtype), array.shape) for array in arrays],
+        "constants": [(str(one.dtype), [int(extent) for extent in one.shape]) for one in constants],
         "module": tvm.ir.save_json(bare),
     }
-    return [json.dumps(header).encode() + b"\n", *map(_as_bytes, arrays)]
+    return [json.dumps(header).encode() + b"\n", *map(_as_bytes, constants)]
 
 
-def _as_bytes(array: NDArray[Any]) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8))
+def _as_bytes(constant: tvm.runtime.Tensor) -> memoryview:
+    # TVM's `numpy()` copies.
+    return memoryview(torch.from_dlpack(constant).reshape(-1).view(torch.uint8).numpy())
 
 
 def module_of(content: memoryview) -> StoredModule:
     """Inverse of `parts_of`."""
-    with io.BytesIO(content) as file:
-        header = json.loads(file.readline())
-        start = file.tell()
+    line = re.match(rb".*\n", content)
+    if line is None:
+        raise ValueError("no header")
+    header, start = json.loads(line[0]), line.end()
     bare = module_from_json(header["module"])
-    values = list(_constants(header["constants"], content[start:]))
-    params = bare[_MAIN].params[-len(values) :] if values else []
-    bind = relax.transform.BindParams(_MAIN, dict(zip(params, values, strict=True)))
-    return StoredModule(bind(bare), float(header["lowering_s"]))
+    constants = list(_constants(header["constants"], content[start:]))
+    return StoredModule(with_bound_constants(bare, constants), float(header["lowering_s"]))
 
 
 def _constants(kinds: list[tuple[str, list[int]]], data: memoryview) -> Iterator[NDArray[Any]]:
@@ -73,24 +65,3 @@ def _constants(kinds: list[tuple[str, list[int]]], data: memoryview) -> Iterator
         dtype, count = np.dtype(name), math.prod(shape)
         yield np.frombuffer(data, dtype, count, start).reshape(shape)
         start += count * dtype.itemsize
-
-
-@mutator
-class _Lift(PyExprMutator):
-    """Replaces constants by parameters."""
-
-    def __init__(self, mod: tvm.IRModule) -> None:
-        super().__init__(mod)
-        self.constants: list[tvm.ir.GenericConst] = []
-        self.params: list[relax.Var] = []
-
-    def visit_generic_const_(self, constant: tvm.ir.GenericConst) -> relax.Expr:
-        """The parameter in place of a tensor; other constants stay."""
-        if not isinstance(constant.ty, relax.TensorType):
-            return constant
-        for known, param in zip(self.constants, self.params, strict=True):
-            if known.same_as(constant):
-                return param
-        self.constants.append(constant)
-        self.params.append(relax.Var(f"constant_{len(self.params)}", constant.ty))
-        return self.params[-1]

@@ -22,12 +22,14 @@ import torch
 import tvm
 import tvm_ffi
 from tvm import relax
-from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
+from tvm.relax.dpl import DFPattern, is_op, wildcard
+from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.s_tir.stmt import SBlock
 from tvm.target import Target
 from tvm.tirx import IterVar
 
 from ....errors import UserError
+from ...codegen.lifted_constants import with_bound_constants, with_lifted_constants
 from ...instruction_sets import step_of
 from ...operators.convolutions.winograd import TRANSFORMS
 from ...targets import require_instructions, traits
@@ -39,7 +41,7 @@ from .filled import ALIGNED, filled_channels
 from .later_reshapes import later_reshapes
 from .long_sums import long_sums
 from .pooled import pooled_images
-from .rewriting import rewritten
+from .rewriting import mutated, operator_of, rewritten
 from .widened import LANES, widened_channels
 
 OFF, AUTO = "off", "auto"
@@ -195,17 +197,37 @@ def _counted_axes(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModu
 def _moved_constants(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
     """Transposes constants at once; TVM would compile a program for each of their shapes and run it once.
 
-    PyTorch transposes in blocks, on all cores, and TVM takes its result without a copy.
+    Equal calls become one, as after a rewriting by a pattern, but without hashing the constants.
     """
-    constant = is_const()
-    moved = is_op("relax.permute_dims")(constant)
+    moving = _MovedConstants(mod)
+    moved = mutated(mod, moving)
+    if not moving.turned:
+        return mod
+    cleaned = [relax.transform.CanonicalizeBindings(), relax.transform.EliminateCommonSubexpr()]
+    bare, constants = with_lifted_constants(moved)
+    return with_bound_constants(tvm.transform.Sequential([*cleaned, *cleaned])(bare), constants)
 
-    def rewrite(expr: relax.Expr, matches: Mapping[DFPattern, relax.Expr]) -> relax.Expr:
-        values, axes = torch.from_dlpack(matches[constant].value), matches[moved].attrs.axes
-        order = reversed(range(values.ndim)) if axes is None else map(int, axes)
-        return relax.const(tvm.runtime.from_dlpack(values.permute(tuple(order)).contiguous()))
 
-    return rewritten(mod, moved, rewrite)
+@mutator
+class _MovedConstants(PyExprMutator):
+    """Transposed constants in place of their transpositions."""
+
+    def __init__(self, mod: tvm.IRModule) -> None:
+        super().__init__(mod)
+        self.turned: dict[tuple[Any, ...], relax.Expr] = {}
+        """Constants by address, shape and order of axes of the values before."""
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        """The transposed constant, or the call itself. PyTorch transposes in blocks, on all cores."""
+        if operator_of(call) != "relax.permute_dims" or not isinstance(call.args[0], tvm.ir.GenericConst):
+            return call
+        values, axes = torch.from_dlpack(call.args[0].value), call.attrs.axes
+        order = tuple(reversed(range(values.ndim)) if axes is None else map(int, axes))
+        key = values.data_ptr(), values.dtype, values.shape, order
+        if key not in self.turned:
+            turned = values.permute(order).contiguous()
+            self.turned[key] = relax.const(tvm.runtime.from_dlpack(turned))
+        return self.turned[key]
 
 
 @tvm.transform.module_pass(opt_level=0, name="OnlyWeights")

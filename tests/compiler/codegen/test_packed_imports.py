@@ -1,4 +1,4 @@
-"""Weights reach a library as they are, from a file that the assembler includes."""
+"""Weights reach a library unchanged, from a file that the assembler includes."""
 
 from __future__ import annotations
 

@@ -364,6 +364,7 @@ def test_a_library_that_was_kept_is_not_compiled_again(
     expected = first(*network.inputs)
     compiled(database)
     assert len(made) == 2  # an unchecked library is not kept
+    assert first.kept is not None and "key" not in vars(first.kept)  # the weights were not read
     first.keep()
     again = compiled(database)
     assert len(made) == 2 and again.from_earlier_run
@@ -380,6 +381,12 @@ def test_a_library_that_was_kept_is_not_compiled_again(
     compiled()  # other schedules
     compiled(database, cached=False)
     assert len(made) == 4
+    trained = load_network("support.networks:Residual", inputs=[[1, 8, 6, 6]], seed=1)
+    other_weights = compile_network(
+        to_relax(trained, target), target, database, kept=ObjectFiles(cached=True)
+    )
+    assert len(made) == 5 and other_weights.kept is not None and first.kept is not None
+    assert other_weights.kept.key != first.kept.key
     again.forget()
     compiled(database)
-    assert len(made) == 5
+    assert len(made) == 6

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import tvm
+from foretune.compiler.codegen.lifted_constants import with_lifted_constants
 from foretune.compiler.networks import (
     AS_FASTEST,
     Lowering,
@@ -18,7 +19,7 @@ from foretune.compiler.networks import (
 )
 from foretune.compiler.networks.lowering import lowering as lowering_module
 from foretune.compiler.task import Task
-from foretune.compiler.tvm_compat import argument_buffers, layout_free, parse_target
+from foretune.compiler.tvm_compat import argument_buffers, layout_free, parse_target, relax_bindings
 from foretune.compiler.types import numpy_type
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.deploy.outputs import compare_outputs
@@ -48,10 +49,32 @@ def test_transposed_constants_are_constants(dtype: str, axes: list[int] | None) 
         with builder.dataflow():
             turned = builder.emit_output(relax.op.permute_dims(relax.const(values, dtype), axes))
         builder.emit_func_output(turned)
-    found = lowering_module._moved_constants(builder.get())["main"]
-    (binding,) = found.body.blocks[0].bindings
-    assert isinstance(binding.value, tvm.ir.GenericConst) and str(binding.value.ty.dtype) == dtype
-    np.testing.assert_array_equal(binding.value.value.numpy(), values.transpose(axes))
+    found, (constant,) = with_lifted_constants(lowering_module._moved_constants(builder.get()))
+    assert operators(found) == []
+    assert str(constant.dtype) == dtype
+    np.testing.assert_array_equal(constant.numpy(), values.transpose(axes))
+
+
+def test_equal_calls_with_transposed_constants_become_one() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 2), "float32"))
+    weight, other = (relax.const(np.full((3, 2), value, np.float32)) for value in (1, 2))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            results = [
+                builder.emit(relax.op.matmul(x, builder.emit(relax.op.permute_dims(one))))
+                for one in (weight, other, weight)
+            ]
+            output = builder.emit_output(relax.Tuple(results))
+        builder.emit_func_output(output)
+    found, constants = with_lifted_constants(lowering_module._moved_constants(builder.get()))
+    assert operators(found) == ["relax.matmul"] * 2 and len(constants) == 2
+
+
+def operators(mod: tvm.IRModule) -> list[str]:
+    """Names of the operators that `main` calls."""
+    values = [value for _, value in relax_bindings(mod["main"])]
+    return [value.op.name for value in values if isinstance(value, relax.Call)]
 
 
 def layouts(tasks: list[Task]) -> set[str]:
