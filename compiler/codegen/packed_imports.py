@@ -68,8 +68,8 @@ class _Section(NamedTuple):
     entry_bytes: int = 0
 
 
-def write_object(path: Path, symbol: str, content: NDArray[np.uint8], machine: int) -> None:
-    """Writes a 64-bit ELF object file whose only symbol is this array, read-only."""
+def write_object(path: Path, symbol: str, content: NDArray[Any], machine: int) -> None:
+    """Writes a 64-bit ELF object file whose only symbol is this array of uint8 [size], read-only."""
     large = content.nbytes > LARGE_BYTES and machine == _MACHINES["x86_64"]
     # The first entry of a table of symbols is empty; the other one is in the first section.
     symbols = bytes(_SYMBOL.size) + _SYMBOL.pack(1, _GLOBAL_OBJECT, 0, 1, 0, content.nbytes)
