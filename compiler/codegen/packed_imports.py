@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tvm
@@ -38,8 +39,8 @@ def packing(target: Target) -> Callable[..., str] | None:
     return pack
 
 
-def write_included(path: Path, symbol: str, content: NDArray[np.uint8], *, large: bool) -> Path:
-    """Writes a file for the assembler whose only symbol is this array, read-only; returns its path."""
+def write_included(path: Path, symbol: str, content: NDArray[Any], *, large: bool) -> Path:
+    """Writes a file for the assembler whose only symbol is this array of uint8 [size], read-only; returns its path."""
     included = path.with_suffix(".bin")
     content.tofile(included)
     quoted = str(included).replace("\\", r"\\").replace('"', r"\"")

@@ -44,7 +44,7 @@ def parts_of(stored: StoredModule) -> list[bytes | memoryview]:
 
 def _as_bytes(constant: tvm.runtime.Tensor) -> memoryview:
     # TVM's `numpy()` copies.
-    return memoryview(torch.from_dlpack(constant).reshape(-1).view(torch.uint8).numpy())
+    return torch.from_dlpack(constant).reshape(-1).view(torch.uint8).numpy().data
 
 
 def module_of(content: memoryview) -> StoredModule:
