@@ -40,7 +40,7 @@ def packing(target: Target) -> Callable[..., str] | None:
 
 
 def write_included(path: Path, symbol: str, content: NDArray[Any], *, large: bool) -> Path:
-    """Writes a file for the assembler whose only symbol is this array of uint8 [size], read-only; returns its path."""
+    """Writes a file for the assembler whose only symbol is this array of uint8 [size]; returns its path."""
     included = path.with_suffix(".bin")
     content.tofile(included)
     quoted = str(included).replace("\\", r"\\").replace('"', r"\"")
