@@ -1,7 +1,7 @@
 """Convolutions without the taps of their windows that read nothing but padding.
 
-A window may be larger than what is left of an image: 3 x 3 over the single row of a text line reads two rows
-of padding, and two thirds of its products are zeros. Windows with large dilations do so, too.
+A window may be larger than the image: 3 x 3 over the single row of a text line reads two rows of padding,
+and two thirds of its products are zeros. Windows with large dilations do so, too.
 """
 
 from __future__ import annotations

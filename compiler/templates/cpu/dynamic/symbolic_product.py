@@ -168,7 +168,7 @@ def _image(
 ) -> tuple[WindowAxis, ...] | None:
     """Axes with taps in the padding of an image whose rows are long enough for register tiles of their own.
 
-    None if the data is no such image, or all of its pixels follow each other as those of the output do.
+    None if the data is another array, or a plain product reads its pixels in the order of the output.
     """
     pixels = fixed(rows[-1].dom.extent) if rows else 0
     padding = padding_of(stages, data, stages.anchor.init.value) if len(stages.prepared) < 2 else None

@@ -1,4 +1,4 @@
-"""Stages of a task of symbolic extents: what is stored first, the block that reduces, and what follows it."""
+"""Stages of a task of symbolic extents: prepared data, the block that reduces, and its epilogue."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TaskStages:
 
 
 def read_stages(func: PrimFunc, reads: Callable[[SBlock], bool]) -> TaskStages | None:
-    """The stages of a function with an anchor of which `reads` is true; None for any other function."""
+    """The stages of a function whose anchor fulfils `reads`; None for any other function."""
     blocks = blocks_of(tvm.IRModule({"main": func}))
     anchors = [block for block in blocks if reduces(block)]
     names = {block.name_hint for block in blocks}

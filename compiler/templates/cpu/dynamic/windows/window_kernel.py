@@ -1,8 +1,8 @@
 """Kernel of windows over the channels of an image, in register tiles of neighbouring pixels.
 
-Nothing is padded. Along the rows of an image, each tile runs over the taps that are inside of the data. Along
-a row, its first and its last tile leave out what they would read outside. Tiles between them overlap where
-the row ends; each element of the data is loaded once for all pixels of a tile.
+Nothing is padded. From row to row, a tile runs over the taps inside of the data alone. Within a row, the
+first and the last tile leave out their taps in the padding, and tiles between them may overlap. Each element
+of the data is loaded once for all pixels of a tile.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ class _PixelRow:
     def tile(self, pixel: Any, *, left: bool, gap: int) -> Any:
         """Statement of the tile from `pixel` on.
 
-        `left` says whether it begins at the first pixel of a row, and `gap` how far the window of its last
-        pixel reaches into the padding.
+        With `left`, it begins at the first pixel of a row. The window of its last pixel reaches `gap`
+        elements into the padding.
         """
         task, tile, places = self.task, self.kernel.tile, Places()
         sums = local([tile.pixels, 1, tile.channels], str(task.sums.dtype), "sums")
