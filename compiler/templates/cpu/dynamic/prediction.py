@@ -128,4 +128,8 @@ def _tile(
     step = sum(max(step, load) for load in loads) / len(loads)
     if by_columns and across > 1 and 4 * size.lines * size.rows * size.depth > machine.cache_bytes:
         step = max(step, streamed / size.depth / _FAR)
-    return size.depth * step + _TILE_START + _SUM_START * sums
+    # Each pass over the columns visits all lines of an output that no cache keeps, a part at a time.
+    outputs = 4 * size.batch * size.lines * size.rows * size.columns
+    apart = by_columns and across > 1 and outputs > machine.cache_bytes
+    stored = 4 * rows * member.columns / _FAR if apart else 0.0
+    return size.depth * step + stored + _TILE_START + _SUM_START * sums

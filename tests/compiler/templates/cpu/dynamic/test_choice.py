@@ -14,7 +14,7 @@ from foretune.compiler.templates.cpu.dynamic.prediction import (
     members,
     panel_widths,
 )
-from foretune.compiler.templates.cpu.template import COLUMNS_FIRST
+from foretune.compiler.templates.cpu.template import COLUMNS_FIRST, ROWS_FIRST
 
 AVX2 = Machine(lanes=8, registers=16, cores=1)
 
@@ -148,3 +148,19 @@ def test_one_pass_streams_weights_from_far() -> None:
     """One row reads 8 vectors of 32 bytes a step, 12 bytes a cycle, of weights that no cache keeps."""
     member, size = KernelParameters(8, 1, 8, COLUMNS_FIRST), ProductSize(1, 1024, 1024)
     assert cycles(member, size, AVX2) == pytest.approx(16 * (1024 * 256 / 12 + 60 + 4 * 8))
+
+
+def test_a_large_output_is_written_in_whole_rows() -> None:
+    """Three tiles across 2^16 rows: 6 x 16 elements of 4 bytes take 32 cycles longer by columns."""
+    size = ProductSize(1 << 16, 48, 16)
+    by_columns, by_rows = (
+        cycles(KernelParameters(16, 6, 1, order, 2), size, AVX2) for order in (COLUMNS_FIRST, ROWS_FIRST)
+    )
+    _, tall = row_tiles(size.rows, 6)
+    elements = 16 * size.rows
+    assert tall > 0 and by_columns - by_rows == pytest.approx(3 * 4 * elements / 12, rel=1e-3)
+    small = ProductSize(64, 48, 16)
+    costs = {
+        cycles(KernelParameters(16, 6, 1, order, 2), small, AVX2) for order in (COLUMNS_FIRST, ROWS_FIRST)
+    }
+    assert len(costs) == 1
