@@ -52,8 +52,8 @@ def _without(mod: tvm.IRModule, name: str) -> tvm.IRModule:
             )
         ]
         values = constant.value.numpy()
-        window = tuple(slice(*one) for one in cuts)
-        kept = values[(slice(None), slice(None), *window)]
+        window = (slice(None), slice(None), *(slice(*one) for one in cuts))
+        kept = values[window]
         if kept.shape == values.shape:
             return expr
         last = values.shape[2:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import tvm_ffi
@@ -26,7 +27,7 @@ def finished(sums: Any, lanes: int, epilogue: Any, written: Written) -> Any:
     def vectors(of: Callable[[int, Any], Any]) -> Iterator[Any]:
         for panel in range(panels):
             for start in range(0, columns, lanes):
-                yield vector(lanes, lambda lane, panel=panel, start=start: of(panel, start + lane))
+                yield vector(lanes, partial(_lane, partial(of, panel), start))
 
     def line_of(array: Any, line: Any) -> Any:
         def of(panel: int, column: Any) -> Any:
@@ -48,6 +49,10 @@ def finished(sums: Any, lanes: int, epilogue: Any, written: Written) -> Any:
 
     copies = map(copied, range(lines))
     return allocated([kept], sequence(*copies, loop("line", lines, lambda line: line_of(kept, line))))
+
+
+def _lane(of: Callable[[Any], Any], start: int, lane: Any) -> Any:
+    return of(start + lane)
 
 
 def _calls(expression: Any) -> bool:

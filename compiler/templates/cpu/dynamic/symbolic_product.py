@@ -187,7 +187,9 @@ def _image(
     if len(known) < len(axes) or all(axis.tap is None and axis.stride == 1 for axis in known):
         return None
     return tuple(
-        axis for axis in known[:-1] if axis.padded and axis.tap is not None and axis.tap is not reduced[-1]
+        axis
+        for axis in known[:-1]
+        if axis.padded and axis.tap is not None and not axis.tap_var.same_as(reduced[-1].var)
     )
 
 

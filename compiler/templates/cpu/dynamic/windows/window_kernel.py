@@ -72,7 +72,8 @@ class _WindowKernel:
         """Statement of all pixels of a row, for a panel of channels from `channel` on."""
         task, places = self.task, Places()
         computed, (channel, *lines) = places.kept([channel, *lines])
-        origin, target, bounds = channel, number(0), []
+        origin, target = channel, number(0)
+        bounds: list[Any] = []
         for axis, line, stride in zip(task.lead, lines, task.strides, strict=False):
             first = axis.first(line)
             origin, target = origin + first * stride, target * axis.extent + line
