@@ -64,7 +64,7 @@ def kernels(
     Half of them are the first ones by cycles, the others are evenly spread over the rest.
     """
     width = panel_widths(columns, machine.lanes)[0]
-    size = ProductSize(1, rows, columns, depth)
+    size = ProductSize(rows, columns, depth)
     found = {
         one: cycles(one, size, machine)
         for one in members(width, min(MOST_ROWS, rows), columns // width, machine)

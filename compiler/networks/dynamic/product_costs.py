@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -44,7 +44,7 @@ class _Product:
     task: str
     calls: int
     parts: tuple[Any, ...]
-    """Batch, rows, columns and depth in terms of the network's symbols."""
+    """Extents in the order of `ProductSize`, in terms of the network's symbols."""
     tables: Sequence[FamilyTable]
 
     @cached_property
@@ -67,9 +67,8 @@ class _Product:
             default=self.tables[0],
         )
         # The tables choose by the first extent with a symbol.
-        _, rows, columns, _ = self.parts
-        order = [(rows, size.rows), (columns, size.columns), (self.parts[0], size.batch)]
-        key = next((value for part, value in order if fixed(part) is None), size.depth)
+        values = astuple(size)
+        key = next((value for part, value in zip(self.parts, values, strict=True) if fixed(part) is None), 1)
         return table.members[table.chosen[bisect_right(table.breakpoints, key)]]
 
 
@@ -117,7 +116,7 @@ def _products(fused: tvm.IRModule, tables: Mapping[str, Sequence[FamilyTable]]) 
 
 
 def _parts(func: PrimFunc, call: relax.Call) -> tuple[Any, ...]:
-    """Batch, rows, columns and depth of a call in terms of the symbols of its caller."""
+    """Extents of a call in the order of `ProductSize`, in terms of the symbols of its caller."""
     arguments = list(call.args[1].fields)
     constants = {place for place, argument in enumerate(arguments) if isinstance(argument, GenericConst)}
     product = read_symbolic_product(func, frozenset(constants))
@@ -130,5 +129,4 @@ def _parts(func: PrimFunc, call: relax.Call) -> tuple[Any, ...]:
         for extent, size in zip(param.shape, argument.ty.shape, strict=True):
             if isinstance(extent, tirx.Var):
                 bound.setdefault(extent, size)
-    parts = (product.batch_count, product.row_count, product.columns, product.depth)
-    return tuple(with_values(number(part), bound) for part in parts)
+    return tuple(with_values(number(part), bound) for part in product.parts)

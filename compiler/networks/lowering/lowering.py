@@ -37,6 +37,7 @@ from ...tvm_compat import layout_free, register_clip_layouts, with_layout_free
 from ...types import INTEGERS, NETWORK_DTYPES, STORED, TYPES, WIDE, DataType, data_type
 from ..low_precision.narrowing import in_stored_type
 from .channels_last import shuffles_last
+from .dead_taps import without_dead_taps
 from .filled import ALIGNED, filled_channels
 from .later_reshapes import later_reshapes
 from .long_sums import long_sums
@@ -150,6 +151,7 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
     passes: list[Any] = [
         relax.transform.DecomposeOpsForInference(),
         relax.transform.CanonicalizeBindings(),
+        without_dead_taps,
     ]
     fastest = on_cpu or stored  # tensor cores take channels as the depth of a product
     channels_last = fastest if lowering.channels_last is None else lowering.channels_last

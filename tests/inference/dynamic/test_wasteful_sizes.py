@@ -24,7 +24,7 @@ def stairs(sizes: range, tile: int = 16) -> Mapping[int, list[ProductCost]]:
     """Costs of a product that takes 100 cycles for each tile, and of one that takes 1 for each row."""
 
     def cost(name: str, taken: float, rows: int) -> ProductCost:
-        return ProductCost(name, taken, KERNEL, ProductSize(1, rows, 64, 64))
+        return ProductCost(name, taken, KERNEL, ProductSize(rows, 64, 64))
 
     return {size: [cost("tiled", 100 * -(-size // tile), size), cost("plain", size, size)] for size in sizes}
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from tvm import tirx
 from tvm.s_tir.stmt import SBlock
 from tvm.tirx import BufferStore
 
 from .nodes import (
     Places,
     allocated,
+    ceildiv,
+    fixed,
     in_vectors,
+    loop,
+    number,
     parallel,
     product,
     sequence,
@@ -24,6 +29,9 @@ from .nodes import (
 WIDTHS = (16, 8)
 """Elements of a vector, the widest that fits."""
 
+_TOGETHER = 1024
+"""Elements of short rows that one thread computes in a row: the first place takes divisions by extents."""
+
 
 def elementwise_loops(block: SBlock, parameters: Collection[Any]) -> Any:
     """Statement that computes an element-wise block of a function with these parameters."""
@@ -33,21 +41,31 @@ def elementwise_loops(block: SBlock, parameters: Collection[Any]) -> Any:
     given = [region.source in parameters for region in block.reads]
     once = block.writes[0].source not in parameters and not all(given)
     extents = [axis.dom.extent for axis in outer]
+    *lead, rows = extents or [number(1)]
+    count = max(1, _TOGETHER // (fixed(last.dom.extent) or _TOGETHER))
+    chunks = ceildiv(rows, count)
 
-    def row(at: Any) -> Any:
-        places = Places()
-        computed, indices = places.kept(split_index(at, extents))
-        values = values_of(outer, indices)
-        elements = in_vectors(
+    def elements(values: dict[Any, Any]) -> Any:
+        return in_vectors(
             "element",
             last.dom.extent,
             WIDTHS,
             lambda start, width: _vector(block, values, last, start, width),
             once=once,
         )
-        return allocated([places.array], sequence(*computed, elements)) if computed else elements
 
-    return parallel("row", product(extents), row)
+    def chunk(at: Any) -> Any:
+        places = Places()
+        *indices, number_of = split_index(at, [*lead, chunks])
+        computed, (*indices, start) = places.kept([*indices, number_of * count])
+
+        def row(within: Any) -> Any:
+            return elements(values_of(outer, [*indices, start + within][: len(outer)]))
+
+        within = 1 if count == 1 else tirx.min(number(rows) - start, count)
+        return allocated([places.array], sequence(*computed, loop("row", within, row)))
+
+    return parallel("chunk", product([*lead, chunks]), chunk)
 
 
 def _vector(block: SBlock, values: dict[Any, Any], last: Any, start: Any, width: int) -> Any:

@@ -30,6 +30,8 @@ from .product_family import FamilyTable, ProductFamily, parameters, product_fami
 from .row_kernel import row_kernel
 from .row_task import read_row_task
 from .symbolic_product import Weight, read_symbolic_product
+from .windows.window_body import window_body
+from .windows.window_task import read_windows
 
 Range = tuple[int, int]
 """Smallest and largest size."""
@@ -47,7 +49,7 @@ class FamilyTask:
 
     name: str
     kind: str
-    """`product`, `rows`, `attention`, or `plain` for a function that stays as TVM made it."""
+    """`product`, `windows`, `rows`, `attention`, or `plain` for a function that stays as TVM made it."""
     size: str = ""
     """Expression that the tables choose by."""
     tables: tuple[FamilyTable, ...] = ()
@@ -207,10 +209,13 @@ def _made(name: str, func: PrimFunc, site: _Site, machine: Machine, measure: Mea
         task = FamilyTask(name, "product", str(family.size), family.tables)
         return _Made(_finished(func, params, family.body), task, family)
     rows = read_row_task(func)
-    if rows is None:
+    body = None if rows is None else row_kernel(rows, lambda extent: ends(extent)[1])
+    windows = read_windows(func)
+    if windows is not None and (found := window_body(windows, machine, ends, body)) is not None:
+        return _Made(_finished(func, list(func.params), found), FamilyTask(name, "windows"))
+    if body is None:
         return _Made(func, FamilyTask(name, "plain"))
-    body = row_kernel(rows, lambda extent: ends(extent)[1])
-    return _Made(_finished(func, list(rows.func.params), body), FamilyTask(name, "rows"))
+    return _Made(_finished(func, list(func.params), body), FamilyTask(name, "rows"))
 
 
 def _finished(func: PrimFunc, params: list[Any], body: Any) -> PrimFunc:

@@ -59,10 +59,13 @@ class Machine:
 class ProductSize:
     """Extents of a product at one size."""
 
-    batch: int
     rows: int
+    """Rows that a register tile may cross."""
     columns: int
     depth: int
+    batch: int = 1
+    lines: int = 1
+    """Groups of rows of the same batch."""
 
 
 def panel_widths(columns: int, lanes: int) -> list[int]:
@@ -95,9 +98,13 @@ def cycles(member: KernelParameters, size: ProductSize, machine: Machine) -> flo
     """Predicted cycles of a member at a size that it is right for."""
     down, tall = row_tiles(size.rows, member.rows)
     across = math.ceil(math.ceil(size.columns / member.width) / member.panels)
-    tiles = size.batch * down * across
+    tiles = size.batch * size.lines * down * across
     heights = [(member.rows, tall), (member.least_rows, down - tall)]
-    cost = sum(count * _tile(member, rows, down, across, size, machine) for rows, count in heights if count)
+    cost = sum(
+        count * _tile(member, rows, size.lines * down, across, size, machine)
+        for rows, count in heights
+        if count
+    )
     return math.ceil(tiles / machine.cores) * cost / down
 
 
@@ -119,6 +126,10 @@ def _tile(
     else:
         loads = [weight_bytes / _FAR]
     step = sum(max(step, load) for load in loads) / len(loads)
-    if by_columns and across > 1 and 4 * size.rows * size.depth > machine.cache_bytes:
+    if by_columns and across > 1 and 4 * size.lines * size.rows * size.depth > machine.cache_bytes:
         step = max(step, streamed / size.depth / _FAR)
-    return size.depth * step + _TILE_START + _SUM_START * sums
+    # Each pass over the columns visits all lines of an output that no cache keeps, a part at a time.
+    outputs = 4 * size.batch * size.lines * size.rows * size.columns
+    apart = by_columns and across > 1 and outputs > machine.cache_bytes
+    stored = 4 * rows * member.columns / _FAR if apart else 0.0
+    return size.depth * step + stored + _TILE_START + _SUM_START * sums

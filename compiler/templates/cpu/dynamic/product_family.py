@@ -165,7 +165,7 @@ class _Sizes:
 
     def __init__(self, task: SymbolicProduct, ends: Ends, counts: Mapping[str, Counts]) -> None:
         self.task = task
-        parts = (task.row_count, task.columns, task.batch_count, task.depth)
+        parts = task.parts
         self.key = simple(next((part for part in parts if fixed(part) is None), number(1)))
         self.range, self.rows, self.columns = (ends(one) for one in (self.key, *parts[:2]))
         self.expected = expected_values(self.key, counts, ends)
@@ -186,11 +186,12 @@ class _Sizes:
     def at(self, key: int) -> ProductSize:
         """Extents where the first symbolic one is `key`, and all others have grown as far."""
         keys = self._curve[:, 0]
-        rows, columns, batch, depth = (
-            key if same else max(1, round(float(np.interp(key, keys, self._curve[:, at]))))
-            for at, same in enumerate(self._same, start=1)
+        return ProductSize(
+            *(
+                key if same else max(1, round(float(np.interp(key, keys, self._curve[:, at]))))
+                for at, same in enumerate(self._same, start=1)
+            )
         )
-        return ProductSize(batch, rows, columns, depth)
 
     @property
     def columns_follow(self) -> bool:

@@ -20,6 +20,7 @@ from tvm.tirx import DeclBuffer, IfThenElse
 from ....codegen.prefetching import LINE_BYTES, prefetch
 from ..template import COLUMNS_FIRST
 from .addresses import Loads, TileLoads
+from .finishing import finished
 from .kernel_parameters import KernelParameters, row_tiles
 from .nodes import (
     Places,
@@ -66,7 +67,8 @@ class _Kernel:
         self.task, self.member, self.panels = task, member, panels
         self.loads = Loads(task, member, panels)
         self.rows = self.loads.rows
-        self.down, self.tall = map(simple, row_tiles(task.row_count, member.rows, tirx.max))
+        self.in_line, self.tall = map(simple, row_tiles(task.row_count, member.rows, tirx.max))
+        self.down = product([task.line_count, self.in_line])
 
     def statement(self) -> Any:
         tiles = self._tiles()  # makes the views
@@ -76,6 +78,7 @@ class _Kernel:
     def _tiles(self) -> Any:
         task, member, down = self.task, self.member, self.down
         along = ceildiv(self.loads.across, member.panels)
+        lines = [axis.dom.extent for axis in task.lines]
 
         def tile(at: Any) -> Any:
             tiles = product([down, along])
@@ -88,18 +91,19 @@ class _Kernel:
             places = Places()
             panel = tile_start(across, member.panels, self.loads.across)
             computed, (panel, line, *batches) = places.kept([panel, line, *batches])
-            values = values_of(task.batch, batches)
+            split, (*outer, within) = places.kept(split_index(line, [*lines, self.in_line]))
+            values = values_of([*task.batch, *task.lines], [*batches, *outer])
             ahead = self._ahead(line, across)
 
             def of(height: int, row: Any) -> Any:
                 return _Tile(self, height).statement(values, number(batch), row, panel, ahead)
 
-            return allocated([places.array], sequence(*computed, self._of_height(line, of)))
+            return allocated([places.array], sequence(*computed, *split, self._of_height(within, of)))
 
         return parallel("tile", product([task.batch_count, along, down]), tile)
 
     def _of_height(self, line: Any, of: Callable[[int, Any], Any]) -> Any:
-        """The statement that `of` makes of the height and the first row of a tile."""
+        """The statement that `of` makes of the height and the first row of a tile of a line."""
         rows, height, least = self.task.row_count, self.member.rows, self.member.least_rows
         tall = of(height, simple(line * height))
         if height == 1 or fixed(rows % height) == 0:
@@ -133,7 +137,7 @@ class _Tile:
     def __init__(self, kernel: _Kernel, height: int) -> None:
         self.kernel, self.task, self.member, self.height = kernel, kernel.task, kernel.member, height
         shape = (height, self.member.panels, self.member.width)
-        self.sums, self.kept = (local(shape, self.task.dtype, name) for name in ("sums", "kept"))
+        self.sums = local(shape, self.task.dtype, "sums")
 
     def statement(self, batches: Mapping[Any, Any], batch: Any, row: Any, panel: Any, ahead: Any) -> Any:
         """Statement that computes the tile of these first rows and panels; `ahead` is of `_Kernel._ahead`."""
@@ -143,6 +147,9 @@ class _Tile:
             [tile_start(simple(panel + at), member.width, task.columns) for at in range(member.panels)]
         )
         loads = TileLoads(self.kernel.loads, places, batches, batch, row, self.height, panel, starts)
+
+        clipping, taps = self._clipped(places, batches)
+        reduction = partial(_reduction, task, taps)
 
         def zero(line: int, at: int, lane: Any) -> Any:
             return store(self.sums, tirx.const(0, task.dtype), [line, at, lane])
@@ -156,16 +163,25 @@ class _Tile:
 
             return sequence(*steps, self._in_order(statement))
 
-        arrays = [places.array, self.sums, *([self.kept] if task.epilogue else [])]
         body = sequence(
             *given,
             *columns,
             *loads.starts,
+            *clipping,
             self._in_order(zero),
-            _reduction(task, added, None) if ahead is None else self._fetching(added, *ahead),
+            reduction(added, None) if ahead is None else self._fetching(partial(reduction, added), *ahead),
             self._stored(batches, row, starts),
         )
-        return allocated(arrays, body)
+        return allocated([places.array, self.sums], body)
+
+    def _clipped(self, places: Places, batches: Mapping[Any, Any]) -> tuple[list[Any], dict[Any, Any]]:
+        """Statements that find the taps inside of the data; the first one and their number, by variable."""
+        statements, taps = [], {}
+        for axis in self.task.clipped:
+            computed, (first, count) = places.kept(axis.inside(axis.first(batches[axis.axis.var])))
+            statements += computed
+            taps[axis.tap_var] = first, count
+        return statements, taps
 
     def _sum(self, line: int, at: int, lane: Any) -> Any:
         return tirx.BufferLoad(self.sums, [number(line), number(at), lane])
@@ -185,55 +201,33 @@ class _Tile:
             )
         )
 
-    def _fetching(self, added: Any, line: Any, ahead: Any) -> Any:
+    def _fetching(self, reduction: Callable[[Any], Any], line: Any, ahead: Any) -> Any:
         """The reduction, which fetches the next panels in its first passes over the current ones.
 
         A single pass streams its weights without that.
         """
-        first, others = (_reduction(self.task, added, one) for one in (ahead, None))
+        first, others = reduction(ahead), reduction(None)
         passes = tirx.Select(self.kernel.down > 1, number(_PASSES), number(0))
         return IfThenElse(line < passes, first, others)
 
     def _stored(self, batches: Mapping[Any, Any], row: Any, starts: Sequence[Any]) -> Any:
-        """Writes the output. An epilogue reads the sums from the stack, in loops that keep its code short."""
+        """Writes the output."""
         task = self.task
-        if task.epilogue is None:
-            target = [at.min for at in task.anchor.writes[0].region]
-
-            def plain(line: int, at: int, lane: Any) -> Any:
-                sums = self._sum(line, at, lane)
-                return self._store(task.sums, sums, target, batches, row + line, starts[at] + lane)
-
-            return self._in_order(plain)
-
-        def kept(line: int, at: int, lane: Any) -> Any:
-            return store(self.kept, self._sum(line, at, lane), [line, at, lane])
-
-        return sequence(
-            self._in_order(kept),
-            loop(
-                "line",
-                self.height,
-                lambda line: sequence(
-                    *(self._epilogue(batches, row + line, line, at, start) for at, start in enumerate(starts))
-                ),
-            ),
-        )
-
-    def _epilogue(self, batches: Mapping[Any, Any], row: Any, line: Any, at: int, start: Any) -> Any:
-        task = self.task
-        block = task.epilogue
-        assert block is not None
-        axes = dict(zip((axis.var for axis in block.iter_vars), _axes_in_order(task), strict=True))
+        block = task.epilogue or task.anchor
+        axes = dict(zip((axis.var for axis in block.iter_vars), _axes_in_order(task), strict=False))
         value = with_values(block.body.value, axes)
         target = [with_values(region.min, axes) for region in block.writes[0].region]
 
-        def lane_of(lane: Any) -> Any:
-            sums = tirx.BufferLoad(self.kept, [number(line), number(at), lane])
-            result = with_loads(value, lambda load: sums if load.source.same_as(task.sums) else load)
-            return self._store(block.writes[0].source, result, target, batches, row, start + lane)
+        def written(sums: Any, line: Any, panel: int, column: Any) -> Any:
+            result = sums
+            if task.epilogue is not None:
+                result = with_loads(value, lambda load: sums if load.source.same_as(task.sums) else load)
+            return self._store(
+                block.writes[0].source, result, target, batches, row + line, starts[panel] + column
+            )
 
-        return self._across(lane_of)
+        epilogue = None if task.epilogue is None else value
+        return finished(self.sums, self.member.lanes, epilogue, written)
 
     def _store(
         self,
@@ -259,8 +253,11 @@ def _steps(task: SymbolicProduct) -> tuple[Any, int]:
     return simple(number(extent) // again), again
 
 
-def _reduction(task: SymbolicProduct, added: Any, ahead: Any) -> Any:
-    """Loops of the reduction around `added`, and around `ahead` unless that is None."""
+def _reduction(task: SymbolicProduct, taps: Mapping[Any, tuple[Any, Any]], added: Any, ahead: Any) -> Any:
+    """Loops of the reduction around `added`, and around `ahead` unless that is None.
+
+    `taps` has the first tap and the number of taps that are inside of the data, by variable.
+    """
     if not task.reduced:
         return added({})
     steps, again = _steps(task)
@@ -268,7 +265,8 @@ def _reduction(task: SymbolicProduct, added: Any, ahead: Any) -> Any:
     def nested(axes: Sequence[Any], values: Mapping[Any, Any]) -> Any:
         axis = axes[0]
         if len(axes) > 1:
-            return loop("depth", axis.dom.extent, lambda at: nested(axes[1:], {**values, axis.var: at}))
+            first, count = taps.get(axis.var, (number(0), axis.dom.extent))
+            return loop("depth", count, lambda at: nested(axes[1:], {**values, axis.var: first + at}))
 
         def step(at: Any) -> Any:
             terms = unrolled("again", again, lambda inner: added({**values, axis.var: at * again + inner}))
@@ -281,5 +279,5 @@ def _reduction(task: SymbolicProduct, added: Any, ahead: Any) -> Any:
 
 def _axes_in_order(task: SymbolicProduct) -> Iterator[Any]:
     """Variables of the anchor in the order of the output's axes."""
-    spatial = {axis.var for axis in (*task.batch, *task.rows, task.column)}
+    spatial = {axis.var for axis in (*task.batch, *task.lines, *task.rows, task.column)}
     return (axis.var for axis in task.anchor.iter_vars if axis.var in spatial)

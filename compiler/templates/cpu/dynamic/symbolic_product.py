@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-import tvm
 from tvm import tirx
 from tvm.ir.expr import TensorLoad
-from tvm.s_tir.schedule import Schedule, ScheduleError
 from tvm.s_tir.stmt import SBlock
 from tvm.tirx import IterVar, PrimFunc
 from tvm.tirx.buffer import is_buffer_var
 
-from ..contraction import blocks_of, is_elementwise, is_product, only_copies, reduces, variables_of
-from ..stages import inline_blocks
+from ..contraction import is_product, variables_of
 from .nodes import fixed, loads_of, product, simple, with_values
+from .task_stages import TaskStages, read_stages
+from .windows.window_axes import WindowAxis, padding_of, window_axis
+
+LEAST_PIXELS = 4
+"""Pixels of a row of an image from which on a register tile has pixels of one row alone."""
 
 
 class Weight(Enum):
@@ -32,7 +35,10 @@ class Weight(Enum):
 
 @dataclass(frozen=True, eq=False)
 class SymbolicProduct:
-    """C[batch, rows, column] = sum of data[batch, rows, reduced] * weight[batch, reduced, column]."""
+    """C[batch, line, row, column] = sum of data[batch, line, row, reduced] * weight[batch, reduced, column].
+
+    The windows of a convolution are of the rows of an image (`lines`) and of their pixels (`rows`).
+    """
 
     prepared: tuple[SBlock, ...]
     """Element-wise blocks whose values are stored first, such as a padded image."""
@@ -40,7 +46,12 @@ class SymbolicProduct:
     epilogue: SBlock | None
     """Block that writes the output from the sums; None if the product writes it."""
     batch: tuple[IterVar, ...]
+    lines: tuple[IterVar, ...]
+    """Axes of an image other than the pixels of a row, which a register tile does not cross; else empty."""
     rows: tuple[IterVar, ...]
+    """Further axes of the data alone; with `lines`, the pixels of a row of an image."""
+    clipped: tuple[WindowAxis, ...]
+    """Axes among `lines` of a padded image, with the taps that may lie in the padding."""
     column: IterVar
     reduced: tuple[IterVar, ...]
     """Axes of the reduction of more than one element, the innermost last."""
@@ -64,6 +75,10 @@ class SymbolicProduct:
         return product([axis.dom.extent for axis in self.rows])
 
     @property
+    def line_count(self) -> Any:
+        return product([axis.dom.extent for axis in self.lines])
+
+    @property
     def batch_count(self) -> Any:
         return product([axis.dom.extent for axis in self.batch])
 
@@ -71,6 +86,11 @@ class SymbolicProduct:
     def depth(self) -> Any:
         """Terms of each sum."""
         return product([axis.dom.extent for axis in self.reduced])
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """Extents in the order of `ProductSize`."""
+        return self.row_count, self.columns, self.depth, self.batch_count, self.line_count
 
     @property
     def symbols(self) -> list[Any]:
@@ -93,71 +113,18 @@ def read_symbolic_product(func: PrimFunc, constants: frozenset[int]) -> Symbolic
 
     `constants` are the indices of parameters whose layout may be chosen ahead of time.
     """
-    blocks = blocks_of(tvm.IRModule({"main": func}))
-    anchors = [block for block in blocks if reduces(block)]
-    names = {block.name_hint for block in blocks}
-    if len(anchors) != 1 or len(names) != len(blocks) or not _multiplies(anchors[0]):
-        return None
-    (anchor,) = anchors
-    others = [block for block in blocks if block is not anchor]
-    if not all(map(is_elementwise, others)):
-        return None
-    operands = {region.source for region in anchor.reads}
-    stored = {
-        block.name_hint for block in others if block.writes[0].source in operands and not only_copies(block)
-    }
-    last = blocks[-1]
-    kept = {anchor.name_hint, last.name_hint} | stored
-    sch = Schedule(tvm.IRModule({"main": func}), debug_mask=0, error_render_level="none")
-    try:
-        inline_blocks(sch, [block.name_hint for block in others if block.name_hint not in kept])
-    except ScheduleError:  # such as a block that is read in two places of another shape
-        return None
-    inlined = {block.name_hint: block for block in blocks_of(sch.mod)}
-    anchor, last = inlined[anchor.name_hint], inlined[last.name_hint]
-    prepared = tuple(block for name, block in inlined.items() if name in stored)
-    epilogue = None if last.name_hint == anchor.name_hint else last
-    if epilogue is not None and not _follows(epilogue, anchor):
-        return None
-    return _with_axes(sch.mod["main"], anchor, prepared, epilogue, constants)
+    stages = read_stages(func, _multiplies)
+    return None if stages is None else _with_axes(stages, constants)
 
 
 def _multiplies(block: SBlock) -> bool:
     return block.init is not None and len(block.reads) == 2 and is_product(block)
 
 
-def _follows(epilogue: SBlock, anchor: SBlock) -> bool:
-    """Whether the block computes each element of the output from the sum at the same place."""
-    sums, variables = anchor.writes[0].source, [axis.var for axis in epilogue.iter_vars]
-    written = [at.min for at in epilogue.writes[0].region]
-    reads = [load for load in loads_of(epilogue.body.value) if load.source.same_as(sums)]
-    places = [written, *(load.indices for load in reads)]
-    return bool(reads) and all(
-        len(place) == len(variables) == len(sums.shape)
-        and all(
-            fixed(extent) == 1 or at.same_as(var)
-            for at, var, extent in zip(place, variables, sums.shape, strict=True)
-        )
-        for place in places
-    )
-
-
-def _with_axes(
-    func: PrimFunc,
-    anchor: SBlock,
-    prepared: tuple[SBlock, ...],
-    epilogue: SBlock | None,
-    constants: frozenset[int],
-) -> SymbolicProduct | None:
+def _with_axes(stages: TaskStages, constants: frozenset[int]) -> SymbolicProduct | None:
+    anchor, func = stages.anchor, stages.func
     spatial = [axis for axis in anchor.iter_vars if axis.iter_type != IterVar.CommReduce]
     reduced = [axis for axis in anchor.iter_vars if axis.iter_type == IterVar.CommReduce]
-    written = [at.min for at in anchor.writes[0].region]
-    if not spatial or len(written) != len(spatial):
-        return None
-    if not all(
-        fixed(axis.dom.extent) == 1 or at.same_as(axis.var) for axis, at in zip(spatial, written, strict=True)
-    ):
-        return None
     unit = tuple(axis for axis in reduced if fixed(axis.dom.extent) == 1)
     term = _term(anchor)
     loads = loads_of(term)
@@ -169,22 +136,61 @@ def _with_axes(
         batch = tuple(axis for axis in spatial[:-1] if axis.var in used[1])
         rows = tuple(axis for axis in spatial[:-1] if axis.var not in used[1])
         parameter = _parameter(func, weight, constants) if not batch else None
+        layout = _layout(weight, column, unit, parameter)
+        summed = tuple(axis for axis in reduced if axis not in unit)
+        image = _image(stages, data, rows, summed, unit) if layout is Weight.PACKED else None
         return SymbolicProduct(
-            prepared=prepared,
+            prepared=stages.prepared,
             anchor=anchor,
-            epilogue=epilogue,
+            epilogue=stages.epilogue,
             batch=batch,
-            rows=rows,
+            lines=() if image is None else rows[:-1],
+            rows=rows if image is None else rows[-1:],
+            clipped=() if image is None else image,
             column=column,
-            reduced=tuple(axis for axis in reduced if axis not in unit),
+            reduced=summed,
             unit=unit,
             term=term,
             weight=weight,
-            layout=_layout(weight, column, unit, parameter),
+            layout=layout,
             parameters=tuple(func.params),
             parameter=parameter,
         )
     return None
+
+
+def _image(
+    stages: TaskStages,
+    data: TensorLoad,
+    rows: Sequence[IterVar],
+    reduced: Sequence[IterVar],
+    unit: Sequence[IterVar],
+) -> tuple[WindowAxis, ...] | None:
+    """Axes with taps in the padding of an image whose rows are long enough for register tiles of their own.
+
+    None if the data is another array, or a plain product reads its pixels in the order of the output.
+    """
+    pixels = fixed(rows[-1].dom.extent) if rows else 0
+    padding = padding_of(stages, data, stages.anchor.init.value) if len(stages.prepared) < 2 else None
+    if padding is None or len(rows) < 2 or (pixels is not None and pixels < LEAST_PIXELS):
+        return None
+    units = {axis.var: 0 for axis in unit}
+    *indices, channel = [simple(with_values(at, units)) for at in data.indices]
+    taps = [axis for axis in reduced if not channel.same_as(axis.var)]
+    if len(indices) != len(rows):
+        return None
+    axes = [
+        window_axis(row, index, taps, *padded)
+        for row, index, padded in zip(rows, indices, padding.around, strict=True)
+    ]
+    known = [axis for axis in axes if axis is not None]
+    if len(known) < len(axes) or all(axis.tap is None and axis.stride == 1 for axis in known):
+        return None
+    return tuple(
+        axis
+        for axis in known[:-1]
+        if axis.padded and axis.tap is not None and not axis.tap_var.same_as(reduced[-1].var)
+    )
 
 
 def _term(anchor: SBlock) -> Any:

@@ -3,7 +3,7 @@
 The share of the input is one product of all steps, which comes first. Each step adds the product of the state
 with the recurrent weights. Threads share the hidden units of a step: a panel of weights has all gates of some
 units, so that the thread which sums them computes the new state as well. The last panel and the last tile of
-sequences overlap those before them; both store equal values.
+sequences may overlap those before them; both store equal values.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ from collections.abc import Callable
 from typing import Any
 
 from tvm import tirx
-from tvm.tirx import PrimFunc
+from tvm.tirx import IfThenElse, PrimFunc
 
 from ..dynamic.elementwise_kernel import WIDTHS
+from ..dynamic.kernel_parameters import row_tiles
 from ..dynamic.nodes import (
     Places,
     allocated,
+    fixed,
     in_vectors,
     loop,
     number,
     parallel,
     scheduled_function,
     sequence,
+    simple,
     tile_start,
     vector,
 )
@@ -120,11 +123,29 @@ def _panels(
         def rows(row: Any, height: int) -> Any:
             return RecurrentTile(layer, arrays, place, gates, height).statement(row)
 
-        tiles = in_vectors("row", batch, [layer.rows, min(2, layer.rows)], rows)
-        return allocated([places.array], sequence(*computed, tiles))
+        return allocated([places.array], sequence(*computed, _tiles(layer, batch, rows)))
 
     share = count * layer.cell.gates * layer.hidden**2 >= _SHARED
     return (parallel if share else loop)("panel", count * layer.panels, panel)
+
+
+def _tiles(layer: RecurrentLayer, batch: Any, tile: Callable[[Any, int], Any]) -> Any:
+    """Statement of all sequences, in tiles of two heights that compute hardly any sequence twice.
+
+    Fewer sequences than these tiles have are computed in pairs, or alone.
+    """
+    height, least = layer.rows, max(1, layer.rows - 1)
+    known = fixed(batch)
+    few = in_vectors("row", batch, [min(2, least)], tile)
+    if height == 1 or (known is not None and known < least):
+        return few
+    count, tall = map(simple, row_tiles(number(batch), height, tirx.max))
+    start = tall * height
+    many = sequence(
+        loop("row", tall, lambda at: tile(at * height, height)),
+        loop("row", count - tall, lambda at: tile(tirx.min(start + at * least, batch - least), least)),
+    )
+    return many if known is not None else IfThenElse(number(batch) >= least, many, few)
 
 
 def _time(layer: RecurrentLayer, step: Any, steps: Any, direction: Any) -> Any:

@@ -14,7 +14,7 @@ from foretune.compiler.templates.cpu.dynamic.prediction import (
     members,
     panel_widths,
 )
-from foretune.compiler.templates.cpu.template import COLUMNS_FIRST
+from foretune.compiler.templates.cpu.template import COLUMNS_FIRST, ROWS_FIRST
 
 AVX2 = Machine(lanes=8, registers=16, cores=1)
 
@@ -76,7 +76,7 @@ def test_panels_are_no_wider_than_the_columns(columns: int, widths: list[int]) -
 
 def test_a_further_panel_is_a_further_stream() -> None:
     """6 x 2 vectors take 6 cycles a step from one panel of two vectors, and 1 % more from two panels."""
-    size = ProductSize(1, 6, 16, 64)
+    size = ProductSize(6, 16, 64)
     wide, narrow = (
         cycles(KernelParameters(16 // panels, 6, panels, COLUMNS_FIRST, 2 // panels), size, AVX2)
         for panels in (1, 2)
@@ -117,7 +117,7 @@ def test_register_tiles_fit_into_the_registers() -> None:
 
 def test_cycles_of_a_product_that_fills_its_tiles() -> None:
     """6 x 2 vectors: 12 multiply-adds, two a cycle, take 6 cycles; 12 rows and 32 columns are 4 tiles."""
-    member, size = KernelParameters(16, 6, 1, COLUMNS_FIRST, 2), ProductSize(1, 12, 32, 64)
+    member, size = KernelParameters(16, 6, 1, COLUMNS_FIRST, 2), ProductSize(12, 32, 64)
     assert cycles(member, size, AVX2) == 4 * (64 * 6 + 60 + 4 * 12)
     assert cycles(member, size, Machine(8, 16, cores=3)) == 2 * (64 * 6 + 60 + 4 * 12)
 
@@ -125,13 +125,13 @@ def test_cycles_of_a_product_that_fills_its_tiles() -> None:
 def test_one_row_more_makes_three_tiles_of_five_rows() -> None:
     """15 rows are computed for 13: 10 multiply-adds take 5 cycles."""
     member = KernelParameters(16, 6, 1, COLUMNS_FIRST, 2)
-    assert cycles(member, ProductSize(1, 13, 32, 64), AVX2) == 6 * (64 * 5 + 60 + 4 * 10)
+    assert cycles(member, ProductSize(13, 32, 64), AVX2) == 6 * (64 * 5 + 60 + 4 * 10)
 
 
 def test_tiles_of_two_heights_share_the_cost() -> None:
     """17 rows are two tiles of 6 and one of 5."""
     member = KernelParameters(16, 6, 1, COLUMNS_FIRST, 2)
-    assert cycles(member, ProductSize(1, 17, 16, 64), AVX2) == 2 * (64 * 6 + 108) + (64 * 5 + 100)
+    assert cycles(member, ProductSize(17, 16, 64), AVX2) == 2 * (64 * 6 + 108) + (64 * 5 + 100)
 
 
 @pytest.mark.parametrize("height", range(1, 15))
@@ -146,5 +146,21 @@ def test_tiles_cover_all_rows_and_few_twice(height: int) -> None:
 
 def test_one_pass_streams_weights_from_far() -> None:
     """One row reads 8 vectors of 32 bytes a step, 12 bytes a cycle, of weights that no cache keeps."""
-    member, size = KernelParameters(8, 1, 8, COLUMNS_FIRST), ProductSize(1, 1, 1024, 1024)
+    member, size = KernelParameters(8, 1, 8, COLUMNS_FIRST), ProductSize(1, 1024, 1024)
     assert cycles(member, size, AVX2) == pytest.approx(16 * (1024 * 256 / 12 + 60 + 4 * 8))
+
+
+def test_a_large_output_is_written_in_whole_rows() -> None:
+    """Three tiles across 2^16 rows: 6 x 16 elements of 4 bytes take 32 cycles longer by columns."""
+    size = ProductSize(1 << 16, 48, 16)
+    by_columns, by_rows = (
+        cycles(KernelParameters(16, 6, 1, order, 2), size, AVX2) for order in (COLUMNS_FIRST, ROWS_FIRST)
+    )
+    _, tall = row_tiles(size.rows, 6)
+    elements = 16 * size.rows
+    assert tall > 0 and by_columns - by_rows == pytest.approx(3 * 4 * elements / 12, rel=1e-3)
+    small = ProductSize(64, 48, 16)
+    costs = {
+        cycles(KernelParameters(16, 6, 1, order, 2), small, AVX2) for order in (COLUMNS_FIRST, ROWS_FIRST)
+    }
+    assert len(costs) == 1

@@ -68,7 +68,7 @@ def test_the_first_some_prime_and_many_sizes(cell: Cell, backwards: tuple[bool, 
     require(TARGET)
     run, directions = compiled(cell, backwards, hidden), len(backwards)
     weight = drawn(directions, cell.gates * hidden, hidden) / hidden**0.5
-    for steps, batch in ((1, 1), (2, 3), (7, 2), (13, 11)):
+    for steps, batch in ((1, 1), (2, 3), (7, 2), (13, 11), *((2, batch) for batch in range(4, 11))):
         shares = drawn(steps, batch, directions * cell.gates * hidden)
         bias = drawn(directions, hidden) if cell.has_late_bias else None
         states = [

@@ -1,0 +1,1 @@
+"""Windows over single channels of symbolic images: depthwise convolutions and pooling."""
