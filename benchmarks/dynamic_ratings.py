@@ -192,7 +192,7 @@ def summaries(tasks: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any
 def summary(tasks: Mapping[str, Sequence[Mapping[str, Any]]], sizes: Sequence[int]) -> dict[str, Any]:
     """For each rater, over all products at these sizes: mean rank correlation, and speed of its first kernel.
 
-    The speed is that of the fastest measured kernel over it, as a geometric mean and at the worst size.
+    The speed is the shortest latency over its own, as a geometric mean and at the worst size.
     """
     of_size = [rows for name, rows in tasks.items() if int(name.partition("x")[0]) in sizes]
     ran = [[row for row in rows if row["latency_s"] and row[MODEL] is not None] for rows in of_size]

@@ -23,9 +23,9 @@ _LATENCY = 4
 _SECOND, _AHEAD, _FAR = 28, 16, 12
 """Bytes a cycle of weights from the second cache, and from memory beyond it: fetched ahead, and not."""
 
-_OVERLAP = 2.5
-"""Exponent that joins cycles of multiply-adds with those of weights that nothing fetches ahead: their maximum
-would have the shorter ones hidden whole. Values from 2 to 3 rank measured kernels best."""
+_OVERLAP = 3
+"""Exponent that joins cycles of multiply-adds with those of weights that each row of tiles fetches again.
+Their maximum would have the shorter ones hidden whole. Values from 2 to 4 rank measured kernels alike."""
 
 MOST_ROWS, MOST_PANELS = 30, 8
 """Rows of a register tile at most, and panels of one vector."""
@@ -122,7 +122,7 @@ def _tile(
         loads = [weight_bytes / _AHEAD, *[weight_bytes / _SECOND] * (down - 1)]
     else:
         far = weight_bytes / _FAR
-        loads = [(step**_OVERLAP + far**_OVERLAP) ** (1 / _OVERLAP)]
+        loads = [far if down == 1 else (step**_OVERLAP + far**_OVERLAP) ** (1 / _OVERLAP)]
     step = sum(max(step, load) for load in loads) / len(loads)
     if by_columns and across > 1 and 4 * size.rows * size.depth > machine.cache_bytes:
         step = max(step, streamed / size.depth / _FAR)
