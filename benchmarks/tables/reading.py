@@ -25,6 +25,7 @@ MACHINES = {
 
 
 SUPERSEDED = {
+    "dynamic_ratings/xeon-167": "the closed form of its commit; `xeon-167-again` has both",
     "networks_against/zen3": "commits of 2026-11-25",
     "networks_unseen/zen3": "the search of 2026-11-25; `rivals` has newer runs",
     "one_shot_tuner/xeon-167": "a tenth of the records of the later run",

@@ -59,7 +59,7 @@ def ratings(result: Result) -> Iterator[dict[str, Any]]:
     for dtype, tasks in result.values["tasks"].items():
         ran = [found for each in tasks.values() if (found := [row for row in each if row["latency_s"]])]
         for rater in names()["rater"]:
-            if rater == "chance" or all(row[rater] is not None for each in ran for row in each):
+            if rater == "chance" or all(row.get(rater) is not None for each in ran for row in each):
                 for rows in ran:
                     shares = {f"first_{n}": first_of(rows, rater, n) for n in FIRST}
                     yield {"dtype": dtype, "rater": rater, **shares}

@@ -8,13 +8,14 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir.instrument import pass_instrument
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.stmt import SBlock
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from tvm.target import Target
 from tvm.tirx import PrimFunc
+from tvm.tirx.buffer import is_buffer_var
 from tvm_ffi.serialization import from_json_graph_str
 
 from ...errors import UserError
@@ -55,6 +56,26 @@ def called_function(value: Any) -> str | None:
 
 
 _CALL_TIR = tvm.ir.Op.get("relax.call_tir")
+
+
+def bound_symbols(func: PrimFunc, call: relax.Call) -> dict[Any, Any]:
+    """Extents and numbers of the caller that the symbolic variables of a TIR function stand for in a call.
+
+    They are those of the arguments, and of the results for variables that no argument has.
+    """
+    given, results = list(call.args[1].fields), list(call.ty_args)
+    if len(results) == 1 and isinstance(results[0], relax.TupleType):
+        results = list(results[0].fields)
+    found: dict[Any, Any] = {}
+    for param, value in zip(func.params, [*given, *results], strict=True):
+        if not is_buffer_var(param):
+            found[param] = value
+            continue
+        shape = (value if isinstance(value, tvm.ir.Type) else value.ty).shape
+        for extent, size in () if shape is None else zip(param.shape, shape, strict=True):
+            if isinstance(extent, tirx.Var):
+                found.setdefault(extent, size)
+    return found
 
 
 class NoEntryError(UserError, ValueError):

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import tvm
-from tvm import relax, tirx
+from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.tirx import PrimFunc
 from tvm.tirx.buffer import is_buffer_var
 
 from ...templates.cpu.contraction import variables_of
 from ...templates.cpu.dynamic.nodes import fixed, number
-from ...tvm_compat import called_function
+from ...tvm_compat import bound_symbols, called_function
 
 
 def symbols_of(main: relax.Function) -> dict[str, Any]:
@@ -48,7 +48,8 @@ class _Binder(PyExprMutator):
         if name is None or not isinstance(self._mod[name], PrimFunc):
             return super().visit_call_(call)
         func, given = self._mod[name], list(call.args[1].fields)
-        values = _values(func, call)
+        symbols = bound_symbols(func, call)
+        values = {var: known for var, size in symbols.items() if (known := fixed(size)) is not None}
         key = name, *(values[var] for var in values)
         if key not in self._vars:
             self._vars[key] = self.builder_.add_func(_with_values(func, values), name)
@@ -60,21 +61,6 @@ class _Binder(PyExprMutator):
         return relax.Call(
             call.op, [self._vars[key], relax.Tuple(arrays)], call.attrs, call.ty_args, call.span
         )
-
-
-def _values(func: PrimFunc, call: relax.Call) -> dict[Any, int]:
-    """Values of a function's symbolic variables in a call of fixed extents."""
-    given, results = list(call.args[1].fields), list(call.ty_args)
-    if len(results) == 1 and isinstance(results[0], relax.TupleType):
-        results = list(results[0].fields)
-    types: list[Any] = [*(getattr(one, "ty", None) for one in given), *results]
-    found: dict[Any, int] = {}
-    for param, argument, type_ in zip(func.params, [*given, *[None] * len(results)], types, strict=True):
-        pairs = zip(param.shape, type_.shape, strict=True) if is_buffer_var(param) else [(param, argument)]
-        for extent, value in pairs:
-            if isinstance(extent, tirx.Var) and (known := fixed(value)) is not None:
-                found.setdefault(extent, known)
-    return found
 
 
 def _with_values(func: PrimFunc, values: Mapping[Any, int]) -> PrimFunc:

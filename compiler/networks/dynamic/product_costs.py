@@ -13,7 +13,6 @@ from tvm import relax, tirx
 from tvm.ir import GenericConst
 from tvm.target import Target
 from tvm.tirx import PrimFunc
-from tvm.tirx.buffer import is_buffer_var
 
 from ...templates.cpu.dynamic.families import with_families
 from ...templates.cpu.dynamic.kernel_parameters import KernelParameters
@@ -21,7 +20,7 @@ from ...templates.cpu.dynamic.nodes import fixed, number, with_values
 from ...templates.cpu.dynamic.prediction import Machine, ProductSize, cycles
 from ...templates.cpu.dynamic.product_family import FamilyTable
 from ...templates.cpu.dynamic.symbolic_product import read_symbolic_product
-from ...tvm_compat import called_function, relax_bindings
+from ...tvm_compat import bound_symbols, called_function, relax_bindings
 from .dynamic_inputs import DynamicInputs, Sizes
 
 
@@ -121,12 +120,5 @@ def _parts(func: PrimFunc, call: relax.Call) -> tuple[Any, ...]:
     constants = {place for place, argument in enumerate(arguments) if isinstance(argument, GenericConst)}
     product = read_symbolic_product(func, frozenset(constants))
     assert product is not None
-    bound: dict[Any, Any] = {}
-    for param, argument in zip(func.params, arguments, strict=False):
-        if not is_buffer_var(param):
-            bound[param] = argument
-            continue
-        for extent, size in zip(param.shape, argument.ty.shape, strict=True):
-            if isinstance(extent, tirx.Var):
-                bound.setdefault(extent, size)
-    return tuple(with_values(number(part), bound) for part in product.parts)
+    symbols = bound_symbols(func, call)
+    return tuple(with_values(number(part), symbols) for part in product.parts)

@@ -11,7 +11,11 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 import tvm
+from foretune.compiler.networks import load_network
+from foretune.compiler.networks.dynamic.dynamic_inputs import dynamic_inputs
+from foretune.compiler.networks.dynamic.lowering import scheduled, to_symbolic_relax
 from foretune.dataset.measure import Executor, ExecutorConfig, MeasureConfig, MeasureJob, MeasureOutcome
 from foretune.dataset.records.schema import FailureKind
 from foretune.inference.database.folder import DEVICE_FILE
@@ -22,6 +26,7 @@ from foretune.inference.run.config import TuneConfig
 from foretune.inference.search.config import OneShotConfig
 from foretune.signals import Interrupted
 from rich.console import Console
+from torch import nn
 from tvm import te
 
 from tests.compiler.templates.cpu.dynamic.kernels import TARGET, Network, product, symbol, tensor
@@ -168,3 +173,47 @@ def test_kernels_are_measured_on_this_machine_once(tmp_path: Path, monkeypatch: 
         assert measure is None  # another target has no times
     (folder,) = tmp_path.glob(f"*/{KERNELS_FILE}")
     assert (folder.parent / DEVICE_FILE).exists()  # so that a bundle can be made of it
+
+
+class Perceptron(nn.Module):
+    """Layers with a ReLU from 24 to 40 features, and back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.widen, self.narrow = nn.Linear(24, 40), nn.Linear(40, 24)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.narrow(torch.relu(self.widen(x)))
+
+
+class Tower(nn.Module):
+    """Two perceptrons with a layer norm between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.first, self.second = nn.LayerNorm(24), Perceptron(), Perceptron()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.norm(self.first(x)))
+
+
+def measured(network: str, symbol: str, measure: KernelTimes) -> list[Any]:
+    """Measured kernels of each product of a network."""
+    name = f"{__name__}:{network}"
+    dynamic = dynamic_inputs(name, [[1, f"{symbol}=1:9", 24]], 1, {})
+    loaded = load_network(name, inputs=dynamic.at(dynamic.traced))
+    _, tasks = scheduled(to_symbolic_relax(loaded, dynamic, TARGET), dynamic, TARGET, measure)
+    tables = [table for task in tasks if task["kind"] == "product" for table in task["tables"]]
+    return [table["measured"] for table in tables]
+
+
+def test_another_network_with_the_same_products_measures_nothing(folder: Path) -> None:
+    outcomes = [MeasureOutcome(run_secs=(number + 1.0,)) for number in range(100)]
+    first = times(Fake(*outcomes), folder)
+    known = measured("Perceptron", "rows", first)
+    assert len(known) == 2 and all(known) and first.measured == sum(map(len, known))
+    other = Fake()
+    second = times(other, folder)
+    assert measured("Tower", "length", second) == known
+    assert (other.calls, second.measured, second.reused) == (0, 0, first.measured)
+    assert len((folder / KERNELS_FILE).read_text().splitlines()) == first.measured

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import tvm
-from tvm import relax, tirx
+from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.target import Target
@@ -19,7 +19,7 @@ from tvm.tirx import PrimFunc
 from tvm.tirx.buffer import is_buffer_var
 
 from .....errors import UserError
-from ....tvm_compat import called_function, relax_bindings
+from ....tvm_compat import bound_symbols, called_function, relax_bindings
 from ..contraction import variables_of
 from .expected_sizes import Counts, expected_values
 from .measured_kernels import Measure
@@ -143,26 +143,14 @@ def _call_sites(
 def _site(
     func: PrimFunc, call: relax.Call, ranges: Mapping[str, Range], counts: Mapping[str, Counts]
 ) -> _Site:
-    arguments = list(call.args[1].fields)
-    results = list(call.ty_args)
-    if len(results) == 1 and isinstance(results[0], relax.TupleType):
-        results = list(results[0].fields)
-    bound: dict[Any, Any] = {}
-    types = [getattr(argument, "ty", None) for argument in arguments] + results
-    for param, given, type_ in zip(func.params, [*arguments, *[None] * len(results)], types, strict=False):
-        shape = getattr(type_, "shape", None)
-        if not is_buffer_var(param):
-            bound[param] = given
-        elif shape is not None:
-            for extent, size in zip(param.shape, shape, strict=True):
-                if isinstance(extent, tirx.Var):
-                    bound.setdefault(extent, size)
+    symbols = bound_symbols(func, call)
+    arguments = call.args[1].fields
     constants = {index for index, argument in enumerate(arguments) if isinstance(argument, GenericConst)}
     expected = {
-        var: expected_values(size, counts, lambda one: _range(one, ranges)) for var, size in bound.items()
+        var: expected_values(size, counts, lambda one: _range(one, ranges)) for var, size in symbols.items()
     }
     known = {var: found for var, found in expected.items() if found}
-    return _Site({var: _range(size, ranges) for var, size in bound.items()}, known, frozenset(constants))
+    return _Site({var: _range(size, ranges) for var, size in symbols.items()}, known, frozenset(constants))
 
 
 def _range(size: Any, ranges: Mapping[str, Range]) -> Range:

@@ -164,3 +164,36 @@ def test_a_large_output_is_written_in_whole_rows() -> None:
         cycles(KernelParameters(16, 6, 1, order, 2), small, AVX2) for order in (COLUMNS_FIRST, ROWS_FIRST)
     }
     assert len(costs) == 1
+
+
+def test_weights_that_are_fetched_again_are_not_hidden_whole() -> None:
+    """6 x 2 vectors take 6 cycles a step, and 64 bytes of weights 5.3; 1 MB of them fit into no cache.
+
+    By columns, all rows use a tile's weights before the next ones are fetched ahead.
+    """
+    size = ProductSize(12, 256, 1024)
+    by_columns, by_rows = (
+        cycles(KernelParameters(16, 6, 1, order, 2), size, AVX2) for order in (COLUMNS_FIRST, ROWS_FIRST)
+    )
+    assert by_columns == pytest.approx(32 * (1024 * 6 + 60 + 4 * 12))
+    together = (6**3 + (64 / 12) ** 3) ** (1 / 3)
+    assert by_rows == pytest.approx(32 * (1024 * together + 60 + 4 * 12))
+
+
+@pytest.mark.parametrize("machine", [AVX2, Machine(lanes=16, registers=32, cores=2)])
+@pytest.mark.parametrize(("low", "high"), [(1, 512), (70, 400)])
+def test_the_worst_regret_holds_next_to_multiples_of_tiles(machine: Machine, low: int, high: int) -> None:
+    """Above the small sizes, rated ones lie on a grid, which leaves out most of these neighbours."""
+
+    def predicted(kernel: KernelParameters, rows: int) -> float:
+        size = ProductSize(rows, 256, 768)
+        return math.inf if rows < kernel.least_rows else cycles(kernel, size, machine)
+
+    kernels = list(members(machine.lanes, high, 256 // machine.lanes, machine))
+    rated = sampled_sizes(low, high)
+    family = choose(kernels, rated, predicted)
+    near = {rows + step for tile in range(2, 15) for rows in range(tile, high, tile) for step in (-1, 0, 1)}
+    others = [rows for rows in sorted(near - set(rated))[::3] if low <= rows <= high]
+    best = {rows: min(predicted(one, rows) for one in kernels) for rows in others}
+    worst = max(predicted(family.at(rows), rows) / best[rows] - 1 for rows in others)
+    assert len(others) > 50 and worst < max(0.01, family.regret_worst)
