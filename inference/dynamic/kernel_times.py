@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import tvm
 from rich.console import Console
@@ -20,6 +21,7 @@ from ...wording import counted
 from ..database.folder import DEVICE_FILE, describe_device, hold_open
 from ..database.stored_kernel_times import StoredKernelTimes
 from ..database.tuning_database import folder_of
+from ..database.turns import turn_in
 from ..run.config import TuneConfig
 
 
@@ -98,6 +100,23 @@ class KernelTimes:
 
 
 @contextmanager
+def kernel_turn(config: TuneConfig, target: Target, console: Console) -> Iterator[float]:
+    """Lets no other run tune into the database during the block, if this one measures kernels.
+
+    Yields the seconds of the wait for another run.
+    """
+    if not _measures(config, target):
+        yield 0.0
+        return
+
+    def tell(text: str) -> None:
+        say(console, text, "yellow")
+
+    with turn_in(_folder(config, target), tell, "search=no_measurement") as waited_s:
+        yield waited_s
+
+
+@contextmanager
 def kernel_times(config: TuneConfig, target: Target, console: Console) -> Iterator[KernelTimes | None]:
     """Function that has the times of kernels inside the block.
 
@@ -106,8 +125,7 @@ def kernel_times(config: TuneConfig, target: Target, console: Console) -> Iterat
     if config.executor.kind not in ("local", "none") or not runs_here(target):
         yield None
         return
-    measures = config.search.measure and config.executor.kind == "local"
-    folder = folder_of(config.database, target, target_hardware(target, measured=False))
+    measures, folder = _measures(config, target), _folder(config, target)
     stored = StoredKernelTimes(
         folder, tvm.__version__, read_only=not measures, empty=measures and config.retune
     )
@@ -127,3 +145,12 @@ def kernel_times(config: TuneConfig, target: Target, console: Console) -> Iterat
         if times.measured and not (folder / DEVICE_FILE).exists():  # the description takes seconds
             describe_device(folder, target_to_json(target), target_hardware(target))
     say(console, str(times))
+
+
+def _measures(config: TuneConfig, target: Target) -> bool:
+    return config.search.measure and config.executor.kind == "local" and runs_here(target)
+
+
+def _folder(config: TuneConfig, target: Target) -> Path:
+    """Folder of the database for this target and CPU."""
+    return folder_of(config.database, target, target_hardware(target, measured=False))
