@@ -166,6 +166,8 @@ def dynamic_inputs(
     shapes = [None if shape is None else _with_numbers(shape, numbers) for shape in shapes]
     for position, shape in enumerate(shapes):
         for extent in shape or ():
+            if isinstance(extent, int) and extent < 1:
+                raise DynamicShapeError(f"inputs[{position}]: the extent {extent}: a size is at least 1")
             if isinstance(extent, Extent) and extent.at(found[extent.symbol].low) < 1:
                 low = found[extent.symbol].low
                 raise DynamicShapeError(
