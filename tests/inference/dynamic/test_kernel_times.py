@@ -118,6 +118,21 @@ def test_ctrl_c_leaves_the_rest_to_predictions(folder: Path) -> None:
     assert str(measure) == "measured no kernels, 4 left to predictions after the interruption"
 
 
+def test_ctrl_c_between_two_measurements_leaves_the_rest_to_predictions(folder: Path) -> None:
+    """The second one ends the command."""
+    fake = Fake(MeasureOutcome(run_secs=(2.0,)))
+    measure = times(fake, folder)
+    before = signal.getsignal(signal.SIGINT)
+    with measure.ending_by_ctrl_c():
+        assert measure(MODULES[:1]) == [2.0]
+        signal.raise_signal(signal.SIGINT)
+        assert measure(MODULES) == [2.0, None] and fake.calls == 1
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert str(measure).endswith("1 left to predictions after the interruption")
+
+
 def test_other_signals_end_the_command(folder: Path) -> None:
     with pytest.raises(Interrupted):
         times(Fake(Interrupted(signal.SIGTERM)), folder)(MODULES)
