@@ -123,7 +123,9 @@ def run_dynamic(config: AdviseConfig, console: Console | None = None) -> SizeAdv
     console = console or CommandConsole()
     check_writable(config.folder, "output", folder=True)
     with console.status(f"predicting the sizes of {config.network}"):
-        network, dynamic = load_dynamic(config)
+        network, dynamic = load_dynamic(
+            config.network, config.inputs, config.batch, config.dims, config.seed, config.kwargs
+        )
         advised = size_advice(network, dynamic, parse_target(config.target), config.lowering)
     advised.print(console)
     with disk_errors(config.folder):

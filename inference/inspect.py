@@ -150,7 +150,9 @@ def run_dynamic(config: InspectConfig, console: Console | None = None) -> Dynami
         raise InspectConfigError("several networks or inputs with dynamic shapes: inspect them one by one")
     else:
         with console.status(f"turning {config.network} into tasks"):
-            network, dynamic = load_dynamic(config)
+            network, dynamic = load_dynamic(
+                config.network, config.inputs, config.batch, config.dims, config.seed, config.kwargs
+            )
             outlook = network_outlook(network, dynamic, parse_target(config.target), config.lowering)
     outlook.print(console)
     if config.output is not None:

@@ -81,7 +81,9 @@ class DynamicRun:
         """`run` with settings that are checked, while no other run measures for the same database."""
         config = self.config
         with self.watch.stage("load"):
-            network, dynamic = load_dynamic(config)
+            network, dynamic = load_dynamic(
+                config.network, config.inputs, config.batch, config.dims, config.seed, config.kwargs
+            )
         fused = to_symbolic_relax(network, dynamic, target, config.lowering, self.watch.stage)
         with self.watch.stage("choose kernels"), kernel_times(config, target, self.console) as times:
             mod, tasks = scheduled(fused, dynamic, target, times, config.lowering)

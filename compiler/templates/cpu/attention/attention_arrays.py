@@ -72,7 +72,7 @@ class Arrays:
         return tirx.BufferLoad(self.views[name], [simple(place)])
 
     def word(self, *terms: Any) -> Any:
-        """Terms as the word of a panel; zeros follow them where there are fewer than `step`."""
+        """Terms as the word of a panel; zeros follow if they are fewer than `step`."""
         if self.step == 1:
             return terms[0]
         bits = [tirx.Cast(_WORD, _bits(term)) << (16 * place) for place, term in enumerate(terms)]

@@ -190,13 +190,8 @@ class Tile:
             def summed(lane: Any) -> Any:
                 return store(self.row, load(self.row, lane) + score(at, lane), [lane])
 
-            def weight(lane: Any) -> Any:
-                value = tirx.Cast(self.arrays.dtype, score(at, lane))
-                return store(self.products.weights, value, [row, at * lanes + lane])
-
-            return sequence(
-                vector(lanes, of), vector(lanes, summed), vector(lanes, weight) if self.converts else None
-            )
+            weights = vector(lanes, lambda lane: self._weight(row, at * lanes + lane))
+            return sequence(vector(lanes, of), vector(lanes, summed), weights if self.converts else None)
 
         def halved(width: int) -> Any:
             return vector(
@@ -226,6 +221,11 @@ class Tile:
                 lambda at: store(self.sums, load(self.sums, row, at) * kept, [row, at]),
             ),
         )
+
+    def _weight(self, row: Any, key: Any) -> Any:
+        """Stores an exponential as a factor."""
+        value = tirx.Cast(self.arrays.dtype, tirx.BufferLoad(self.scores, [row, key]))
+        return store(self.products.weights, value, [row, key])
 
     def _exponential(self, value: Any, lane: Any, array: Any, indices: Sequence[Any]) -> Any:
         """Stores the exponential of a value that is at most 0."""

@@ -60,13 +60,15 @@ def found_in(
     way: str, target: Target = SERVER, dtype: str = "float32"
 ) -> tuple[Network, tvm.IRModule, list[Alternative]]:
     torch.manual_seed(0)
-    network = Network("heads", (torch.randn(1, 13, 32).numpy(),), Heads(way).eval())
+    # In bfloat16, TVM does not join attention with the cast of an output to float32.
+    module = Heads(way) if dtype == "float32" else nn.Sequential(Heads(way), nn.Linear(32, 32))
+    network = Network("heads", (torch.randn(1, 13, 32).numpy(),), module.eval())
     lowering = Lowering(dtype=dtype)
-    module = to_relax(network, target, lowering)
+    lowered = to_relax(network, target, lowering)
     with pytest.MonkeyPatch.context() as patch:
         for least in ("LEAST_OFFERED", "LEAST_GAIN"):
             patch.setattr(offered, least, 0.0)
-        return network, module, attention_alternatives(module, target, lowering)
+        return network, lowered, attention_alternatives(lowered, target, lowering)
 
 
 @multiplies("float32")
