@@ -23,6 +23,9 @@ from .kept_runs import KeptRuns, add_options, earlier_result
 
 SEPARATE, FUSED = "separate", "fused"
 
+DTYPES = ("float32", "bfloat16")
+"""Data types of the networks."""
+
 HEADS, WIDTH = 12, 64
 
 LENGTHS = (128, 384, 1500)
@@ -79,7 +82,12 @@ class _Layer(nn.Module):
 
 
 def measure(
-    name: str, shapes: Sequence[Sequence[int]], arguments: Mapping[str, int], turns: int, target_name: str
+    name: str,
+    shapes: Sequence[Sequence[int]],
+    arguments: Mapping[str, int],
+    turns: int,
+    target_name: str,
+    dtype: str,
 ) -> dict[str, Any]:
     """Latencies of both forms, tuned by templates, and their largest differences from PyTorch.
 
@@ -87,7 +95,7 @@ def measure(
     """
     target = parse_target(target_name)
     network = load_network(f"benchmarks.attention:{name}", inputs=shapes, kwargs=dict(arguments) or None)
-    lowered = lowered_network(network, target, Lowering())
+    lowered = lowered_network(network, target, Lowering(dtype=dtype))
     chosen = [one for one in lowered.alternatives if one.kind.startswith("attention")]
     modules = {SEPARATE: lowered.relax_mod, FUSED: with_alternatives(lowered.relax_mod, chosen)}
     tasks = {
@@ -126,20 +134,28 @@ MINUTES = 60.0
 """Minutes after which no further run begins, by default."""
 
 
-def cases() -> dict[str, tuple[str, list[list[int]], dict[str, int]]]:
-    """Network of this module, shapes of its inputs and its arguments, by name of the row."""
+def cases(dtype: str) -> dict[str, tuple[str, list[list[int]], dict[str, int]]]:
+    """Network of this module, shapes of its inputs and its arguments, by name of the row.
+
+    Inputs and outputs of a network are float32, so that a layer alone has no attention in bfloat16.
+    """
+    shape = [1, LENGTHS[-1], ENCODER["width"]]
+    encoder = ("Encoder", [shape], dict(ENCODER))
+    name = f"encoder of {ENCODER['layers']} layers"
+    if dtype != DTYPES[0]:
+        return {f"{name}, {dtype}": encoder}
     layers = {
         f"{HEADS} heads, {length} x {WIDTH}": ("Attention", [[1, length, HEADS * WIDTH]] * 3, {})
         for length in LENGTHS
     }
-    shape = [1, LENGTHS[-1], ENCODER["width"]]
-    return {**layers, f"encoder of {ENCODER['layers']} layers": ("Encoder", [shape], dict(ENCODER))}
+    return {**layers, name: encoder}
 
 
 def arguments_of() -> argparse.Namespace:
     parser = argument_parser(__name__)
     add = parser.add_argument
     add("--target", default="llvm", help="target (%(default)s)")
+    add("--dtype", choices=DTYPES, default=DTYPES[0], help="data type of the networks (%(default)s)")
     add("--turns", type=int, default=15, help="timings of each form (%(default)s)")
     add_options(parser, "outputs/benchmarks/attention", str(MINUTES))
     parser.set_defaults(overrides=[])
@@ -157,18 +173,18 @@ def main() -> None:
     begun, machine = start(), this_machine(arguments.target)
     runs = KeptRuns(arguments, MINUTES, earlier=earlier_result(arguments, "attention", machine))
     found = {row["name"]: row for row in runs.earlier.get("rows", [])}
-    for number, (name, (network, shapes, given)) in enumerate(cases().items()):
+    for number, (name, (network, shapes, given)) in enumerate(cases(arguments.dtype).items()):
         if name in found or not runs.in_time(name):
             continue
         row = runs.kept(
-            f"{number:02d}",
+            f"{arguments.dtype}-{number:02d}",
             {"name": name, "target": arguments.target, "turns": arguments.turns},
-            partial(measure, network, shapes, given, arguments.turns, arguments.target),
+            partial(measure, network, shapes, given, arguments.turns, arguments.target, arguments.dtype),
         )
         if row is not None:
             found[name] = {"name": name, **row}
             print(describe(name, row), flush=True)
-    rows = [found[name] for name in cases() if name in found]
+    rows = [found[name] for dtype in DTYPES for name in cases(dtype) if name in found]
     runs.write("attention", {"threads": machine.cores, "rows": rows}, begun, machine)
 
 

@@ -12,11 +12,18 @@ from tvm.s_tir.analysis import estimate_tir_flops
 
 from .tvm_compat import workload_hash
 
-CATEGORIES = ("pool", "norm", "elementwise", "other")
+CATEGORIES = ("pool", "norm", "attention", "elementwise", "other")
 """Operator types of network tasks without settings.
 
-They are pools and norms that no operator describes, tasks without a reduction, and all the rest.
+They are pools and norms that no operator describes, attention in blocks, tasks without a reduction, and all
+the rest.
 """
+
+UNTILED = ("attention", "elementwise")
+"""Categories of tasks without a reduction to tile."""
+
+ATTENTION_BLOCKS = ("attention_panels", "attention")
+"""Names of the blocks of attention, in order: no other task has them."""
 
 ALTERNATIVE = "alternative"
 """Source of a task that a network may call instead of its own."""

@@ -13,7 +13,7 @@ from rich.console import Console
 from tvm.target import Target
 
 from ..compiler.networks import AS_FASTEST, Lowering, extract_tasks, load_network, to_relax
-from ..compiler.networks.dynamic.dynamic_inputs import dynamic_inputs, is_dynamic
+from ..compiler.networks.dynamic.dynamic_inputs import is_dynamic
 from ..compiler.networks.loading import check_name
 from ..compiler.targets import is_cpu
 from ..compiler.tvm_compat import parse_target
@@ -38,6 +38,7 @@ from .bolt.advice.measured import MeasuredLatencies
 from .bolt.advice.predicted import PredictedLatencies, required_checkpoint
 from .bolt.advice.run import AdviceRun, Asked
 from .bolt.advice.write import print_advice, write_advice
+from .dynamic.loading import load_dynamic
 from .dynamic.wasteful_sizes import SizeAdvice, size_advice
 from .run.network_set import members_of
 from .search.config import OneShotConfig
@@ -121,10 +122,10 @@ def run_dynamic(config: AdviseConfig, console: Console | None = None) -> SizeAdv
     """Predicts the advice on the sizes of a network, prints, writes and returns it. Raises UserError."""
     console = console or CommandConsole()
     check_writable(config.folder, "output", folder=True)
-    dynamic = dynamic_inputs(config.network, config.inputs, config.batch, config.dims)
     with console.status(f"predicting the sizes of {config.network}"):
-        inputs = dynamic.at(dynamic.traced)
-        network = load_network(config.network, inputs=inputs, seed=config.seed, kwargs=config.kwargs)
+        network, dynamic = load_dynamic(
+            config.network, config.inputs, config.batch, config.dims, config.seed, config.kwargs
+        )
         advised = size_advice(network, dynamic, parse_target(config.target), config.lowering)
     advised.print(console)
     with disk_errors(config.folder):

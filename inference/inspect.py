@@ -16,7 +16,7 @@ from tvm.target import Target
 
 from ..compiler.networks import AS_FASTEST, Lowering, load_network, lowered_network
 from ..compiler.networks.alternatives.alternatives import Offer, merged_offers, offered_tasks
-from ..compiler.networks.dynamic.dynamic_inputs import dynamic_inputs, is_dynamic
+from ..compiler.networks.dynamic.dynamic_inputs import is_dynamic
 from ..compiler.networks.loading import check_name
 from ..compiler.targets import is_cpu
 from ..compiler.task import Task
@@ -31,6 +31,7 @@ from ..models.checkpoints.checkpoint import Checkpoint
 from ..models.checkpoints.shipped import AUTO
 from ..terminal import CommandConsole, say
 from .database.folder import read_device
+from .dynamic.loading import load_dynamic
 from .dynamic.outlook import LIBRARY, DynamicOutlook, library_outlook, network_outlook
 from .inspection.content import NetworkOutlook, database_folder, snapshot, task_outlooks
 from .inspection.estimate import estimate
@@ -148,10 +149,10 @@ def run_dynamic(config: InspectConfig, console: Console | None = None) -> Dynami
     elif len(config.members) > 1:
         raise InspectConfigError("several networks or inputs with dynamic shapes: inspect them one by one")
     else:
-        dynamic = dynamic_inputs(config.network, config.inputs, config.batch, config.dims)
         with console.status(f"turning {config.network} into tasks"):
-            inputs = dynamic.at(dynamic.traced)
-            network = load_network(config.network, inputs=inputs, seed=config.seed, kwargs=config.kwargs)
+            network, dynamic = load_dynamic(
+                config.network, config.inputs, config.batch, config.dims, config.seed, config.kwargs
+            )
             outlook = network_outlook(network, dynamic, parse_target(config.target), config.lowering)
     outlook.print(console)
     if config.output is not None:

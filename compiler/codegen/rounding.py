@@ -63,6 +63,14 @@ def _rounded_by_arithmetic(cast: tirx.Cast) -> Any:
     return value if same else None
 
 
+def rounded_bits(value: Any) -> Any:
+    """The 16 bits of a float32 number rounded to bfloat16.
+
+    TVM computes casts to bfloat16 in float32, so that their bits are not to be had.
+    """
+    return _rounding_arithmetic(tirx.reinterpret(dtype_as_wide("uint32", value), value), lanes_of(value))
+
+
 def _rounding_arithmetic(bits: Any, lanes: int) -> Any:
     """TVM's rounding of the numbers with these bits, ties to even."""
 

@@ -17,13 +17,14 @@ from functools import cache
 from typing import TypeAlias
 
 import tvm
+import tvm_ffi
 from tvm import tirx
-from tvm.ir import Expr
+from tvm.ir import Call, Expr
 
 from ..tvm_compat import dtype_as_wide
 from ..types import WIDE
 
-_Rule: TypeAlias = Callable[[Expr], Expr]
+_Lowering: TypeAlias = Callable[[Expr], Expr]
 
 
 @cache
@@ -41,15 +42,39 @@ _LEVEL = 20
 """Priority above TVM's own rules, which have 10."""
 
 
-def _rule_for_float32(rule: _Rule, otherwise: _Rule | None) -> _Rule:
+def _rule_for_float32(rule: _Rule, otherwise: _Lowering | None) -> _Lowering:
     """Lowering rule that applies `rule` to float32 scalars and vectors, and `otherwise` to other types."""
 
     def lowered(call: Expr) -> Expr:
-        if str(call.args[0].ty.dtype).partition("x")[0] == WIDE:
-            return rule(call.args[0])
-        return call if otherwise is None else otherwise(call)
+        if not _is_wide(call):
+            return call if otherwise is None else otherwise(call)
+        once = _Once()
+        return once.before(rule(once, _with_inner_calls(once, call.args[0])))
 
     return lowered
+
+
+def _is_wide(call: Expr) -> bool:
+    return str(call.args[0].ty.dtype).partition("x")[0] == WIDE
+
+
+def _with_inner_calls(once: _Once, x: Expr) -> Expr:
+    """The argument of a call, with variables in place of the calls of these functions in it.
+
+    TVM's analysis refuses a binding inside of the value of another one, as in the tanh of a sum of sigmoids.
+    A call in a branch stays where it is: it may read outside of an array if it is computed always.
+    """
+    rules = dict(_RULES)
+    calls: list[str] = []
+    tvm_ffi.structural_walk(x, (Call, lambda call: calls.append(str(getattr(call.op, "name", "")))))
+    if "tirx.if_then_else" in calls or rules.keys().isdisjoint(calls):
+        return x
+
+    def bound(call: Call) -> Expr:
+        rule = rules.get(str(getattr(call.op, "name", "")))
+        return call if rule is None or not _is_wide(call) else once(rule(once, call.args[0]))
+
+    return tvm_ffi.structural_map(x, (Call, bound))
 
 
 class _Once:
@@ -71,16 +96,19 @@ class _Once:
         return result
 
 
-def exp(x: Expr) -> Expr:
+_Rule: TypeAlias = Callable[[_Once, Expr], Expr]
+"""A function of an argument, whose intermediate values are bound once."""
+
+
+def exp(once: _Once, x: Expr) -> Expr:
     """2^n * e^r with x = n * log(2) + r and |r| <= log(2) / 2, so that a Taylor series is accurate enough."""
-    once = _Once()
     x = _clip(once, x, _EXP_IS_ZERO, _EXP_IS_INFINITE)
     n = once(tirx.floor(x * _like(1 / math.log(2), x) + _like(0.5, x)))
     r = once(x - n * _like(_LOG2_HIGH, x) - n * _like(math.log(2) - _LOG2_HIGH, x))
     whole = once(n.astype(dtype_as_wide("int32", n)))
     # In two steps, as 2^n alone may exceed the range of float32.
     half = once(whole >> _like(1, whole))
-    return once.before(_polynomial(_TAYLOR, r) * _power_of_two(half) * _power_of_two(whole - half))
+    return _polynomial(_TAYLOR, r) * _power_of_two(half) * _power_of_two(whole - half)
 
 
 _TAYLOR = [1 / math.factorial(k) for k in range(8)]
@@ -89,19 +117,18 @@ _LOG2_HIGH = 0.693359375
 _EXP_IS_ZERO, _EXP_IS_INFINITE = -104.0, 89.0
 
 
-def sigmoid(x: Expr) -> Expr:
+def sigmoid(once: _Once, x: Expr) -> Expr:
     """1 / (1 + 2^n * e^r) with -x = n * log(2) + r and |r| <= log(2) / 2; no value of 2^n needs two steps.
 
     The addition of `_ROUND` leaves n in the low bits.
     """
-    once = _Once()
     x = _clip(once, x, -_EXP_IS_INFINITE, _SIGMOID_IS_ONE)
     rounded = once(x * _like(-1 / math.log(2), x) + _like(_ROUND, x))
     n = once(rounded - _like(_ROUND, x))
     minus_r = once(x + n * _like(_LOG2_HIGH, x) + n * _like(math.log(2) - _LOG2_HIGH, x))
     bits = once(tirx.reinterpret(dtype_as_wide("int32", x), rounded))
     power = tirx.reinterpret(str(x.ty.dtype), (bits << _like(23, bits)) + _like(_ONE_BITS, bits))
-    return once.before(_like(1, x) / (_like(1, x) + _polynomial(_EXP_OF_MINUS, minus_r) * power))
+    return _like(1, x) / (_like(1, x) + _polynomial(_EXP_OF_MINUS, minus_r) * power)
 
 
 _SIGMOID_IS_ONE = 88.0
@@ -133,14 +160,14 @@ _EXP_IS_SMALL = -87.3
 """Argument whose exponential is about the smallest normal float32."""
 
 
-def tanh(x: Expr) -> Expr:
+def tanh(once: _Once, x: Expr) -> Expr:
     """x * P(x^2) / Q(x^2)."""
-    return _odd(x, _TANH_IS_ONE, _TANH_P, _TANH_Q)
+    return _odd(once, x, _TANH_IS_ONE, _TANH_P, _TANH_Q)
 
 
-def erf(x: Expr) -> Expr:
+def erf(once: _Once, x: Expr) -> Expr:
     """x * P(x^2) / Q(x^2)."""
-    return _odd(x, _ERF_IS_ONE, _ERF_P, _ERF_Q)
+    return _odd(once, x, _ERF_IS_ONE, _ERF_P, _ERF_Q)
 
 
 # Quotients with the smallest relative errors, 2.1e-8 and 1.9e-8, for arguments whose result is not 1.
@@ -161,12 +188,11 @@ _RULES: Sequence[tuple[str, _Rule]] = (
 """Operators, and the rules that compute them."""
 
 
-def _odd(x: Expr, bound: float, above: Sequence[float], below: Sequence[float]) -> Expr:
-    once = _Once()
+def _odd(once: _Once, x: Expr, bound: float, above: Sequence[float], below: Sequence[float]) -> Expr:
     x = _clip(once, x, -bound, bound)
     square = once(x * x)
     ratio = once(x * _polynomial(above, square) / _polynomial(below, square))
-    return once.before(_clip(once, ratio, -1.0, 1.0))
+    return _clip(once, ratio, -1.0, 1.0)
 
 
 def _polynomial(coefficients: Sequence[float], x: Expr) -> Expr:

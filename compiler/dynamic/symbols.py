@@ -45,7 +45,7 @@ class Symbol:
         if self.low < 1:
             raise DynamicShapeError(f"{shown}: a size is at least 1; begin the range there")
         if self.high < self.low:
-            raise DynamicShapeError(f"{shown}: the range is empty; write it as LOW:HIGH, as in 1:512")
+            raise DynamicShapeError(f"{shown}: the range is empty; write {self.high}:{self.low}")
         if self.high == self.low:
             raise DynamicShapeError(f"{shown}: the range has one size; write {self.low} in its place")
         outside = [size for size in self.counts if not self.low <= size <= self.high]
@@ -66,7 +66,7 @@ class Symbol:
         """The symbol with a range such as `1:512`. Raises DynamicShapeError."""
         found = _RANGE.fullmatch(text) if isinstance(text, str) else None
         if not _NAME.fullmatch(name) or found is None:
-            raise DynamicShapeError(f"{name}={text}: no range; write it as LOW:HIGH, as in n=1:512")
+            raise DynamicShapeError(f"{name}={text}: no range; write it as LOW:HIGH, as in 1:512")
         return cls(name, int(found[1]), int(found[2]), {} if sizes is None else read_sizes(name, Path(sizes)))
 
 
@@ -206,14 +206,14 @@ def require_symbols(used: Iterable[str], given: Collection[str], network: str) -
 def read_sizes(name: str, path: Path) -> dict[int, float]:
     """Sizes of a file with how often each occurs: a size a line, or a size and its count.
 
-    A first line of words is a heading. Raises DynamicShapeError.
+    A first line of words is a heading. Raises DynamicShapeError, whose message follows `dims.`.
     """
     counts: dict[int, float] = {}
     try:
         with path.open(newline="") as file:
             rows = [row for row in csv.reader(file) if any(map(str.strip, row))]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DynamicShapeError(f"dims.{name}.sizes={path}: cannot be read: {error}") from error
+        raise DynamicShapeError(f"{name}.sizes={path}: cannot be read: {error}") from error
     for number, row in enumerate(rows):
         try:
             size, count = int(row[0]), float(row[1]) if len(row) > 1 else 1.0
@@ -221,13 +221,11 @@ def read_sizes(name: str, path: Path) -> dict[int, float]:
             if number == 0:
                 continue
             raise DynamicShapeError(
-                f"dims.{name}.sizes={path}: {','.join(row)!r} is no size; write a size a line, or SIZE,COUNT"
+                f"{name}.sizes={path}: {','.join(row)!r} is no size; write a size a line, or SIZE,COUNT"
             ) from error
         if not count > 0:
-            raise DynamicShapeError(
-                f"dims.{name}.sizes={path}: {size} has the count {count}; give more than 0"
-            )
+            raise DynamicShapeError(f"{name}.sizes={path}: {size} has the count {count}; give more than 0")
         counts[size] = counts.get(size, 0.0) + count
     if not counts:
-        raise DynamicShapeError(f"dims.{name}.sizes={path}: has no sizes; write one a line")
+        raise DynamicShapeError(f"{name}.sizes={path}: has no sizes; write one a line")
     return counts

@@ -9,6 +9,7 @@ import tvm_ffi
 from tvm.s_tir.analysis import find_anchor_sblock
 from tvm.s_tir.stmt import SBlock
 
+from ..task import ATTENTION_BLOCKS
 from ..tvm_compat import argument_buffers, entry_function, layout_free
 from . import OPERATOR_SETTINGS
 from .shared.tir import TirFunction
@@ -32,7 +33,10 @@ def describe(mod: tvm.IRModule) -> Description:
         operator, settings = description
         return operator, settings | ({"prepack": True} if layout_free(func) else {})
     arguments = {"arguments": [{"shape": list(s), "dtype": d} for s, d in argument_buffers(mod)]}
-    return "elementwise" if function is None else _type(function), arguments
+    if function is not None:
+        return _type(function), arguments
+    is_attention = {block.name_hint for block in blocks}.issuperset(ATTENTION_BLOCKS)
+    return "attention" if is_attention else "elementwise", arguments
 
 
 def _read(function: TirFunction) -> Description | None:

@@ -14,11 +14,13 @@ TURN_FILE = ".turn"
 
 
 @contextmanager
-def turn_in(folder: Path, say: Callable[[str], None]) -> Iterator[float]:
+def turn_in(
+    folder: Path, say: Callable[[str], None], otherwise: str = "require_database=true"
+) -> Iterator[float]:
     """Lets no other process tune into a folder during the block; open its database in the block.
 
     If one does, calls `say` and waits for its end, so that its measurements are not repeated and not
-    disturbed. Yields the seconds of the wait.
+    disturbed. `otherwise` is a setting with which the run would not wait. Yields the seconds of the wait.
     """
     folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
@@ -27,7 +29,7 @@ def turn_in(folder: Path, say: Callable[[str], None]) -> Iterator[float]:
         say(
             f"database={folder.parent}: another run ({holder}) is tuning into {folder.name}; this one waits "
             "for its end and continues from its results. It would not wait with another database=, or with "
-            "require_database=true"
+            f"{otherwise}"
         )
 
     with locked(folder / TURN_FILE, wait):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
 
 import tvm
 from rich.console import Console
@@ -20,6 +23,7 @@ from ...wording import counted
 from ..database.folder import DEVICE_FILE, describe_device, hold_open
 from ..database.stored_kernel_times import StoredKernelTimes
 from ..database.tuning_database import folder_of
+from ..database.turns import turn_in
 from ..run.config import TuneConfig
 
 
@@ -42,7 +46,7 @@ class KernelTimes:
         self._stored, self._start, self._console = stored, start, console
         self._executor: Executor | None = None
         self._ends_at = None if budget_s is None else time.monotonic() + budget_s
-        self._interrupted = False
+        self._measuring = self._interrupted = False
         self.measured = self.failed = self.left_out = self.reused = 0
 
     def __call__(self, modules: Sequence[tvm.IRModule]) -> list[float | None]:
@@ -58,10 +62,33 @@ class KernelTimes:
             self._stored.add(self._measured(missing))
         return [self._stored.latency_s(kernel) for kernel in kernels]
 
+    @contextmanager
+    def ending_by_ctrl_c(self) -> Iterator[None]:
+        """Lets the first Ctrl-C in the block end the measurements alone, also between two of them.
+
+        Does nothing outside of the main thread.
+        """
+        before = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is not threading.main_thread() or not callable(before):
+            yield
+            return
+
+        def noted(number: int, frame: FrameType | None) -> None:
+            if self._measuring or self._interrupted:
+                before(number, frame)
+            self._interrupted = True
+
+        signal.signal(signal.SIGINT, noted)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
     def _measured(self, kernels: Mapping[str, tvm.IRModule]) -> dict[str, float]:
         """Seconds of the kernels that ran, by name."""
         over = self._ends_at is not None and time.monotonic() >= self._ends_at
         if not (self._interrupted or over):
+            self._measuring = True
             try:
                 with self._console.status(f"measuring kernels: {self.measured} so far"):
                     jobs = [MeasureJob(tvm.ir.save_json(one)) for one in kernels.values()]
@@ -76,6 +103,8 @@ class KernelTimes:
                 self.failed += len(kernels) - len(seconds)
                 self.measured += len(seconds)
                 return seconds
+            finally:
+                self._measuring = False
         self.left_out += len(kernels)
         return {}
 
@@ -98,6 +127,23 @@ class KernelTimes:
 
 
 @contextmanager
+def kernel_turn(config: TuneConfig, target: Target, console: Console) -> Iterator[float]:
+    """Lets no other run tune into the database during the block, if this one measures kernels.
+
+    Yields the seconds of the wait for another run.
+    """
+    if not _measures(config, target):
+        yield 0.0
+        return
+
+    def tell(text: str) -> None:
+        say(console, text, "yellow")
+
+    with turn_in(_folder(config, target), tell, "search=no_measurement") as waited_s:
+        yield waited_s
+
+
+@contextmanager
 def kernel_times(config: TuneConfig, target: Target, console: Console) -> Iterator[KernelTimes | None]:
     """Function that has the times of kernels inside the block.
 
@@ -106,8 +152,7 @@ def kernel_times(config: TuneConfig, target: Target, console: Console) -> Iterat
     if config.executor.kind not in ("local", "none") or not runs_here(target):
         yield None
         return
-    measures = config.search.measure and config.executor.kind == "local"
-    folder = folder_of(config.database, target, target_hardware(target, measured=False))
+    measures, folder = _measures(config, target), _folder(config, target)
     stored = StoredKernelTimes(
         folder, tvm.__version__, read_only=not measures, empty=measures and config.retune
     )
@@ -123,7 +168,17 @@ def kernel_times(config: TuneConfig, target: Target, console: Console) -> Iterat
             folder.mkdir(parents=True, exist_ok=True)
         times = KernelTimes(stored, start if measures else None, console, config.budget_s)
         hold_open(times, folder)  # no import changes the folder meanwhile
-        yield times
+        with times.ending_by_ctrl_c():
+            yield times
         if times.measured and not (folder / DEVICE_FILE).exists():  # the description takes seconds
             describe_device(folder, target_to_json(target), target_hardware(target))
     say(console, str(times))
+
+
+def _measures(config: TuneConfig, target: Target) -> bool:
+    return config.search.measure and config.executor.kind == "local" and runs_here(target)
+
+
+def _folder(config: TuneConfig, target: Target) -> Path:
+    """Folder of the database for this target and CPU."""
+    return folder_of(config.database, target, target_hardware(target, measured=False))

@@ -90,7 +90,6 @@ def network_outlook(
     Raises DynamicShapeError, NetworkExportError.
     """
     require_cpu(target)
-    dynamic = dynamic.without_values() if network.module is None else dynamic
     fused = to_symbolic_relax(network, dynamic, target, lowering)
     _, tasks = scheduled(fused, dynamic, target, lowering=lowering)
     found: list[Mapping[str, Any]] = list(tasks)

@@ -19,10 +19,10 @@ from ...compiler.codegen.argument_checks import marked_internal
 from ...compiler.codegen.passes import improve_code
 from ...compiler.codegen.plain_schedules import plainly_scheduled
 from ...compiler.codegen.repeated_shapes import without_repeated_shapes
-from ...compiler.dynamic.symbols import BEYOND
-from ...compiler.networks import Network, load_network
+from ...compiler.dynamic.symbols import BEYOND, DynamicShapeError
+from ...compiler.networks import Network
 from ...compiler.networks.dynamic.beyond import with_beyond
-from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, dynamic_inputs, sizes_text
+from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, sizes_text
 from ...compiler.networks.dynamic.lowering import for_any_size, scheduled, to_symbolic_relax
 from ...compiler.networks.dynamic.solved_symbols import with_solved_symbols
 from ...compiler.networks.inputs import example_inputs
@@ -39,7 +39,8 @@ from ..run.config import ALLOW, TuneConfig
 from ..run.profiling import StageClock
 from ..run.reporting import how_to_run
 from .families import PLAIN
-from .kernel_times import kernel_times
+from .kernel_times import kernel_times, kernel_turn
+from .loading import load_dynamic
 from .outlook import require_cpu
 from .result import DynamicResult, SizeResult
 from .rivals import RivalTimings, time_rivals
@@ -60,6 +61,7 @@ class DynamicRun:
     def __init__(self, config: TuneConfig, console: Console, started: float) -> None:
         self.config, self.console, self.started = config, console, started
         self.watch = StageClock()
+        self._waited_s = 0.0
 
     def run(self) -> DynamicResult:
         """Compiles the network, compares it with the original at several sizes, and exports it.
@@ -72,13 +74,16 @@ class DynamicRun:
         config.check_for(target)
         for notice in ignored(config):
             say(self.console, f"dynamic shapes: {notice}")
-        dynamic = dynamic_inputs(config.network, config.inputs, config.batch, config.dims)
+        with kernel_turn(config, target, self.console) as self._waited_s:
+            return self._tuned(target)
+
+    def _tuned(self, target: Target) -> DynamicResult:
+        """`run` with settings that are checked, while no other run measures for the same database."""
+        config = self.config
         with self.watch.stage("load"):
-            network = load_network(
-                config.network, inputs=dynamic.at(dynamic.traced), seed=config.seed, kwargs=config.kwargs
+            network, dynamic = load_dynamic(
+                config.network, config.inputs, config.batch, config.dims, config.seed, config.kwargs
             )
-        if network.module is None:
-            dynamic = dynamic.without_values()
         fused = to_symbolic_relax(network, dynamic, target, config.lowering, self.watch.stage)
         with self.watch.stage("choose kernels"), kernel_times(config, target, self.console) as times:
             mod, tasks = scheduled(fused, dynamic, target, times, config.lowering)
@@ -137,9 +142,14 @@ class DynamicRun:
         sizes: Mapping[str, int],
         entry: str = MAIN,
     ) -> SizeResult:
-        """Compares outputs at one size. Raises DynamicOutputError."""
-        arrays = example_inputs(dynamic.at(sizes), self.config.seed)
+        """Compares outputs at one size. Raises DynamicOutputError, and DynamicShapeError without memory."""
         where = sizes_text(sizes)
+        try:
+            arrays = example_inputs(dynamic.at(sizes), self.config.seed)
+        except MemoryError as error:
+            raise DynamicShapeError(
+                f"network={network.name} at {where}: its inputs do not fit into memory; narrow the range"
+            ) from error
         original = Original(network.with_inputs(arrays))
         try:
             check = original.check(
@@ -203,9 +213,10 @@ class DynamicRun:
         """Latencies of the rivals that the settings name."""
         if not asked_rivals(self.config) or not runs_here(compiled.target):
             return RivalTimings()
+        ready_s = time.time() - self.started - self._waited_s
         with self.watch.stage("time rivals"), self.console.status("timing other engines"):
             try:
-                return time_rivals(self.config, network, dynamic, compiled, time.time() - self.started)
+                return time_rivals(self.config, network, dynamic, compiled, ready_s)
             except NetworkBuildError as error:  # without a linker, the library has no process of its own
                 say(self.console, f"rivals= are not timed: {first_line(error)}")
                 return RivalTimings()

@@ -120,7 +120,6 @@ def size_advice(network: Network, dynamic: DynamicInputs, target: Target, loweri
     Raises DynamicShapeError, NetworkExportError.
     """
     require_cpu(target)
-    dynamic = dynamic.without_values() if network.module is None else dynamic
     costs = ProductCosts(to_symbolic_relax(network, dynamic, target, lowering), dynamic, target)
     timed = sizes_to_time(dynamic.symbols)
     middle = timed[len(timed) // 2]

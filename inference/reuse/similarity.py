@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from ...compiler.structure.structure import Access, Block
-from ...compiler.task import Task
+from ...compiler.task import UNTILED, Task
 from .conditions import UnreadableOperatorError, operator_of
 
 OTHER_STEPS = 2.0
@@ -49,7 +49,7 @@ class Loops:
 
 def loops_of(task: Task) -> Loops | None:
     """Loops of a task; None if it has nothing to tile or its loops cannot be read."""
-    if task.operator == "elementwise":
+    if task.operator in UNTILED:
         return None
     try:
         operator = operator_of(task)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from benchmarks import attention as measured
@@ -16,9 +17,10 @@ def test_heads_of_a_layer_are_columns_of_its_rows() -> None:
     torch.testing.assert_close(found[0, :, head], weights @ value[0, :, head])
 
 
-def test_each_case_can_be_made() -> None:
-    found = measured.cases()
-    assert len(found) == len(measured.LENGTHS) + 1
+@pytest.mark.parametrize("dtype", measured.DTYPES)
+def test_each_case_can_be_made(dtype: str) -> None:
+    found = measured.cases(dtype)
+    assert len(found) == (len(measured.LENGTHS) + 1 if dtype == "float32" else 1)
     for network, shapes, given in found.values():
         module = getattr(measured, network)(**given)
         outputs = module.to("meta")(*(torch.empty(shape, device="meta") for shape in shapes))

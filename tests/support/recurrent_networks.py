@@ -36,3 +36,22 @@ class Projected(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.layer(x)[0]
+
+
+class Cells(nn.Module):
+    """A cell that a loop runs over five steps: float32 [b, 5, 4] to [b, 5, hidden]."""
+
+    def __init__(self, kind: str, hidden: int) -> None:
+        super().__init__()
+        self.hidden, self.cell = hidden, getattr(nn, kind)(4, hidden)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = memory = x.new_zeros(x.shape[0], self.hidden)
+        found = []
+        for step in range(x.shape[1]):
+            if isinstance(self.cell, nn.LSTMCell):
+                state, memory = self.cell(x[:, step], (state, memory))
+            else:
+                state = self.cell(x[:, step], state)
+            found.append(state)
+        return torch.stack(found, 1)

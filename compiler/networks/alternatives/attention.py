@@ -1,14 +1,16 @@
 """Attention as one function, as an alternative to its products, softmax and transpositions.
 
-The function keeps the scores in cache (`templates.cpu.attention`). It is offered in float32 on a CPU whose
-vectors have a fused multiply-add. Calls that are attention are found as for GPUs (`call_chains`), and a few
-rows of their output are compared with the attention that they are recognised as.
+The function keeps the scores in cache (`templates.cpu.attention`). It is offered in float32 and bfloat16, on
+a CPU whose vectors have a multiply-add of this type with sums in float32. Calls that are attention are found
+as for GPUs (`call_chains`), and a few rows of their output are compared with the attention that they are
+recognised as.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import tvm
@@ -26,9 +28,9 @@ from ...templates.cpu.chains.chain_template import ASSUMED_CACHES
 from ...templates.gpu import attention as gpu
 from ...templates.gpu.attention_matching import read_attention
 from ...templates.gpu.matching import Match
-from ...templates.gpu.problem import NOTHING, GpuTemplateError
+from ...templates.gpu.problem import DTYPES, NOTHING, GpuTemplateError
 from ...tvm_compat import target_cores
-from ...types import WIDE
+from ...types import WIDE, data_type
 from ..lowering.lowering import OFF, Lowering
 from .alternatives import Alternative, Arguments, Piece, Run, Site
 from .call_chains import CallChain, call_chains
@@ -36,20 +38,20 @@ from .call_chains import CallChain, call_chains
 LEAST_OFFERED, LEAST_GAIN = 0.9, 1.05
 """Least expected speed-up that is offered, for measurements to decide, and that decides without them."""
 
-_FLOAT32 = "fp32"
-
 _HIDDEN = -1e30
 """Largest value of a mask that hides a key, if the row has another key."""
 
 
 def attention_alternatives(mod: tvm.IRModule, target: Target, lowering: Lowering) -> list[Alternative]:
-    """Alternatives where `lowering.attention` asks for them; none for other data types than float32."""
-    if lowering.attention == OFF or lowering.dtype != WIDE or not is_cpu(target):
+    """Alternatives where `lowering.attention` asks for them, in data types whose products sum in float32."""
+    if lowering.attention == OFF or not is_cpu(target):
         return []
-    instructions = [one for one in target_instructions(target, WIDE, WIDE, WIDE) if not one.tiles]
-    if not instructions:
+    instructions = target_instructions(target, lowering.dtype, lowering.dtype, WIDE)
+    if all(one.tiles for one in instructions):
         return []
-    made = (_alternative(one, instructions, target_cores(target)) for one in found_attention(mod))
+    made = (
+        _alternative(one, instructions, target_cores(target)) for one in found_attention(mod, lowering.dtype)
+    )
     return [alternative for alternative in made if alternative is not None]
 
 
@@ -71,9 +73,10 @@ class Found:
         return [extents(params[number]) for number in (*self.inputs, len(params) - 1)]
 
 
-def found_attention(mod: tvm.IRModule) -> list[Found]:
-    """The attention of a module of `to_relax`, in float32."""
-    return [_found(chain) for chain in call_chains(mod, _read, (gpu.Attention,))]
+def found_attention(mod: tvm.IRModule, dtype: str) -> list[Found]:
+    """The attention of a module of `to_relax` whose arrays are float32, or `dtype`."""
+    read = partial(_read, {data_type(one).triton for one in (WIDE, dtype)})
+    return [_found(chain) for chain in call_chains(mod, read, (gpu.Attention,))]
 
 
 def _found(chain: CallChain) -> Found:
@@ -91,8 +94,8 @@ class _CpuMatch(Match):
     attention: BlockedAttention
 
 
-def _read(task: tvm.IRModule) -> Match | None:
-    """The attention that `main` is, None for anything else."""
+def _read(dtypes: Collection[str], task: tvm.IRModule) -> Match | None:
+    """The attention that `main` is, None for anything else. `dtypes` are those of its arrays."""
     try:
         found = read_attention(task)
     except GpuTemplateError:  # heads of many columns
@@ -101,8 +104,7 @@ def _read(task: tvm.IRModule) -> Match | None:
         return None
     seen, parameters = found
     query, key, value, mask, output = seen.layouts
-    dtypes = {seen.dtype, seen.output, seen.mask} - {NOTHING}
-    if dtypes != {_FLOAT32}:
+    if not {seen.dtype, seen.output, seen.mask} <= {*dtypes, NOTHING}:
         return None
     problem = BlockedAttention(
         batch=seen.batch,
@@ -116,13 +118,19 @@ def _read(task: tvm.IRModule) -> Match | None:
         value=value,
         output=output,
         mask=None if seen.mask == NOTHING else mask,
+        dtype=DTYPES[seen.dtype],
+        mask_dtype=DTYPES.get(seen.mask, WIDE),
+        output_dtype=DTYPES[seen.output],
     )
     attention = recognised(task, problem, parameters)
     return None if attention is None else _CpuMatch(seen, parameters, attention)
 
 
 def _alternative(found: Found, instructions: Sequence[Instruction], cores: int) -> Alternative | None:
-    """The chain as one function, if that is expected to be faster."""
+    """The chain as one function, if that is expected to be faster.
+
+    The closed form does not know tiles of AMX: if separate products have them, only measurements decide.
+    """
     chain = found.chain
     problem = replace(found.problem, ahead=_ahead(chain))
     blocks = next(iter(attention_blocks(problem, instructions, None, cores)), None)
@@ -144,7 +152,7 @@ def _alternative(found: Found, instructions: Sequence[Instruction], cores: int) 
         functions=(attention_function(problem, blocks, found.shapes, found.sources),),
         names=("fused_attention",),
         compute=_Call(found.inputs),
-        gain=gain if gain >= LEAST_GAIN else None,
+        gain=None if gain < LEAST_GAIN or any(one.tiles for one in instructions) else gain,
     )
 
 

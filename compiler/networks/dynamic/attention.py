@@ -132,7 +132,7 @@ def _by_places(copy: tvm.IRModule) -> dict[Any, Found]:
         )
 
     keys = {}
-    for one in found_attention(copy):
+    for one in found_attention(copy, WIDE):
         places = tuple(tuple(numbers[var] for var in place.calls) for place in one.chain.places)
         inputs = tuple(
             tuple(reader(calls, place.inputs[index]) for index in one.inputs)

@@ -164,16 +164,23 @@ def dynamic_inputs(
             "dims= gives numbers alone; give a range to one of them, or the shapes in inputs="
         )
     shapes = [None if shape is None else _with_numbers(shape, numbers) for shape in shapes]
+    _check_sizes(shapes, found)
+    symbols = {name: found[name] for name in dict.fromkeys(used) if name in found}
+    return DynamicInputs(symbols, tuple(shapes), tuple(settings))
+
+
+def _check_sizes(shapes: Sequence[Shape | None], symbols: Mapping[str, Symbol]) -> None:
+    """Raises DynamicShapeError for an extent that is less than 1, or can be."""
     for position, shape in enumerate(shapes):
         for extent in shape or ():
-            if isinstance(extent, Extent) and extent.at(found[extent.symbol].low) < 1:
-                low = found[extent.symbol].low
+            if isinstance(extent, int) and extent < 1:
+                raise DynamicShapeError(f"inputs[{position}]: the extent {extent}: a size is at least 1")
+            if isinstance(extent, Extent) and extent.at(symbols[extent.symbol].low) < 1:
+                low = symbols[extent.symbol].low
                 raise DynamicShapeError(
                     f"inputs[{position}]: {extent} is {extent.at(low)} for {extent.symbol}={low}; a size is "
                     "at least 1"
                 )
-    symbols = {name: found[name] for name in dict.fromkeys(used) if name in found}
-    return DynamicInputs(symbols, tuple(shapes), tuple(settings))
 
 
 def _with_numbers(shape: Shape, numbers: Sizes) -> Shape:

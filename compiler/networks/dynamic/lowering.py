@@ -101,7 +101,7 @@ def _program(network: Network, dynamic: DynamicInputs) -> ExportedProgram:
         larger = dynamic.traced_from(LARGER)
         if larger == dynamic.traced:
             raise
-        with suppress(DynamicShapeError):
+        with suppress(Exception):  # such as a reshape that does not fit; the first error names the line
             inputs = network.with_inputs(example_inputs(dynamic.at(larger), 0)).torch_inputs()
             return export(module, inputs, dynamic, network.name, ones=False)
         raise

@@ -180,9 +180,11 @@ def _violation(
     if found := _GUARD.search(message):
         name, source, guard = found[1], found[2], found[3].rstrip(".")
         shown = dynamic.symbols.get(name, name)
+        # PyTorch traces no size of 1, so that its conditions leave it out.
+        demand = guard.replace(source, name).removeprefix(f"2 <= {name} and ")
         return (
-            f"not all sizes of {shown} take the same way through its code, which demands "
-            f"{guard.replace(source, name)}{line}; change the range, or that {unit}"
+            f"not all sizes of {shown} take the same way through its code, which demands {demand}{line}; "
+            f"change the range, or that {unit}"
         )
     if _SIZES.search(message):
         sizes = sizes_text(dynamic.traced)

@@ -81,7 +81,8 @@ class Lowering:
     fusion: str = OFF
     """Back-to-back products fused into one function as alternatives to separate ones: off or auto."""
     attention: str = AUTO
-    """Attention in one function as an alternative to separate ones, in float32 on a CPU: off or auto."""
+    """Attention in one function as an alternative to separate ones, in float32 and bfloat16 on a CPU: off or
+    auto."""
 
     def __post_init__(self) -> None:
         for name in ("fusion", "attention"):

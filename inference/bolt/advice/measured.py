@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from ....compiler.replay import candidate_module_json
 from ....compiler.targets import is_cpu
-from ....compiler.task import Task
+from ....compiler.task import UNTILED, Task
 from ....compiler.templates.cpu.overflow import AccumulatorOverflowError
 from ....compiler.templates.cpu.programs import template_traces
 from ....dataset.hardware import Hardware
@@ -164,7 +164,7 @@ class MeasuredLatencies(LatencySource):
     ) -> None:
         """Completes the searches of the tasks that are due, in the database of short searches."""
         for task in tasks:
-            if task.operator != "elementwise" and self._own.notes.untuned_s(task) is None:
+            if task.operator not in UNTILED and self._own.notes.untuned_s(task) is None:
                 # The task's naive loops take long to measure, and no network would run them.
                 self._own.notes.note_untuned(task, math.inf)
         if not tasks or not anything_due(tasks, self._workforce.search, self._own):

@@ -15,7 +15,7 @@ from foretune.compiler.tvm_compat import as_task_module, parse_target, workload_
 from foretune.inference import prepare_builder
 from numpy.typing import NDArray
 from support.torchless import without_torch
-from tvm import te, topi
+from tvm import te, tirx, topi
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
@@ -39,18 +39,28 @@ def vectorised() -> None:
 
 def scheduled(name: str, size: int, dtype: str, vectors: bool) -> tvm.IRModule:
     x = te.placeholder((size,), dtype=dtype, name="x")
-    schedule = Schedule(as_task_module(te.create_prim_func([x, getattr(topi, name)(x)])))
+    return in_vectors(as_task_module(te.create_prim_func([x, getattr(topi, name)(x)])), vectors)
+
+
+def in_vectors(mod: tvm.IRModule, vectors: bool) -> tvm.IRModule:
+    """The one block of a module that is left after inlining, in vectors if asked for."""
+    schedule = Schedule(mod)
+    *inner, block = schedule.get_child_blocks(schedule.get_sblock("root"))
+    for one in inner:
+        schedule.compute_inline(one)
     if vectors:
-        (block,) = schedule.get_child_blocks(schedule.get_sblock("root"))
         (loop,) = schedule.get_loops(block)
         schedule.vectorize(schedule.split(loop, [None, LANES])[1])
     return schedule.mod
 
 
 def computed(name: str, values: NDArray, vectors: bool = True) -> NDArray:
-    executable = tvm.compile(scheduled(name, len(values), str(values.dtype), vectors), target=TARGET)
+    return ran(scheduled(name, len(values), str(values.dtype), vectors), values)
+
+
+def ran(mod: tvm.IRModule, values: NDArray) -> NDArray:
     arguments = [tvm.runtime.tensor(values), tvm.runtime.tensor(np.zeros_like(values))]
-    executable["main"](*arguments)
+    tvm.compile(mod, target=TARGET)["main"](*arguments)
     return arguments[1].numpy()
 
 
@@ -90,6 +100,27 @@ def test_other_types_are_computed_as_before(name: str, dtype: str, tolerance: fl
     values = np.linspace(-9, 9, 4_000).astype(dtype)
     want = EXACT[name](values.astype(np.float64))
     np.testing.assert_allclose(computed(name, values, vectors=False), want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("vectors", [False, True], ids=["scalars", "vectors"])
+def test_a_function_of_a_function(vectors: bool) -> None:
+    """TVM refuses bindings inside of the value of a binding, which are in LSTM's cells, for example."""
+    x = te.placeholder((1024,), name="x")
+    gated = topi.tanh(topi.sigmoid(x) * x + topi.sigmoid(x) * topi.tanh(x))
+    values, want = np.linspace(-9, 9, 1024).astype(np.float32), 1 / (1 + np.exp(-np.linspace(-9, 9, 1024)))
+    got = ran(in_vectors(as_task_module(te.create_prim_func([x, gated])), vectors), values)
+    np.testing.assert_allclose(got, np.tanh(want * (values + np.tanh(values))), rtol=2e-6, atol=1e-7)
+
+
+def test_a_function_in_a_branch_is_computed_there_alone() -> None:
+    """The other branch would read before the array."""
+    x = te.placeholder((64,), name="x")
+    moved = te.compute(
+        x.shape, lambda i: te.tanh(te.if_then_else(i >= 32, te.exp(x[i - 32]), tirx.const(0.0)))
+    )
+    values = np.linspace(-2, 2, 64).astype(np.float32)
+    got = ran(as_task_module(te.create_prim_func([x, moved])), values)
+    np.testing.assert_allclose(got, np.tanh(np.r_[np.zeros(32), np.exp(values[:32])]), rtol=2e-6)
 
 
 @pytest.mark.parametrize("name", EXACT)

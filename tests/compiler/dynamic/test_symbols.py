@@ -12,7 +12,6 @@ from foretune.compiler.dynamic.symbols import (
     Symbol,
     extents_and_ranges,
     joined,
-    read_sizes,
     require_symbols,
     symbols_of_dims,
 )
@@ -57,7 +56,7 @@ def test_a_shape_has_ranges_in_it() -> None:
     ("given", "message"),
     [
         ("n=0:4", "n=0:4: a size is at least 1"),
-        ("n=9:4", "n=9:4: the range is empty; write it as LOW:HIGH"),
+        ("n=9:4", "n=9:4: the range is empty; write 4:9"),
         ("n=4:4", "n=4:4: the range has one size; write 4 in its place"),
         ("n=1-4", "n=1-4: no range; write it as LOW:HIGH"),
         ("n=1:", "n=1:: no range"),
@@ -117,10 +116,10 @@ def test_wrong_files_of_sizes_are_errors(text: str, message: str, tmp_path: Path
     path = tmp_path / "lengths.csv"
     path.write_text(text)
     with pytest.raises(DynamicShapeError) as error:
-        read_sizes("n", path)
-    assert f"dims.n.sizes={path}" in str(error.value) and message in str(error.value)
+        symbols_of_dims({"n": {"range": "1:64", "sizes": str(path)}})
+    assert str(error.value).startswith(f"dims.n.sizes={path}: ") and message in str(error.value)
 
 
 def test_a_missing_file_of_sizes_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DynamicShapeError, match=r"dims.n.sizes=.*cannot be read"):
-        read_sizes("n", tmp_path / "none.csv")
+    with pytest.raises(DynamicShapeError, match=r"^dims.n.sizes=.*cannot be read"):
+        symbols_of_dims({"n": {"range": "1:64", "sizes": str(tmp_path / "none.csv")}})

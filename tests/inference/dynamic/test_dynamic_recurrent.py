@@ -55,6 +55,26 @@ def test_a_text_line_recogniser_with_layers_in_both_directions(tmp_path: Path) -
         torch.testing.assert_close(library(x), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("network", "kwargs", "shape"),
+    [
+        ("Cells", {"kind": "LSTMCell", "hidden": 6}, ["b=1:19", 5, 4]),
+        ("Cells", {"kind": "LSTMCell", "hidden": 32}, ["b=1:19", 5, 4]),
+        ("Cells", {"kind": "GRUCell", "hidden": 6}, ["b=1:19", 5, 4]),
+        ("Projected", {}, [5, "b=1:19", 4]),
+    ],
+    ids=["lstm-cell", "wide-lstm-cell", "gru-cell", "projected-lstm"],
+)
+def test_a_fixed_number_of_steps_runs_any_batch(
+    network: str, kwargs: dict[str, Any], shape: list[Any], tmp_path: Path
+) -> None:
+    path = f"support.recurrent_networks:{network}"
+    settings = config(tmp_path, path, inputs=[shape], kwargs=kwargs or None)
+    result = run(settings, Console(quiet=True))
+    assert isinstance(result, DynamicResult) and not result.plain
+    assert {one.sizes["b"] for one in result.sizes} >= {1, 2, 19}
+
+
 def saved(path: Path, operator: str, further: tuple[str, ...] = (), **options: Any) -> Path:
     """File of one layer with a symbolic number of steps; `further` are names of its inputs from 4 on."""
     rng = np.random.default_rng(0)

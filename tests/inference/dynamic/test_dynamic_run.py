@@ -14,6 +14,7 @@ import pytest
 import torch
 from foretune.compiler.dynamic.symbols import DynamicShapeError
 from foretune.compiler.networks import load_network
+from foretune.compiler.networks.inputs import BadInputShapeError
 from foretune.inference.deploy.arrays import InputError
 from foretune.inference.deploy.load import LoadedNetwork
 from foretune.inference.dynamic import run as subject
@@ -144,3 +145,24 @@ def test_a_wrong_kernel_gives_way_to_plain_schedules(tmp_path: Path, monkeypatch
 def test_settings_without_support_are_errors(changed: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(DynamicShapeError, match=message):
         check_dynamic(replace(config(tmp_path), **changed))
+
+
+def test_inputs_that_do_not_fit_together_name_their_symbols(tmp_path: Path) -> None:
+    distance, inputs = "torch.nn:PairwiseDistance", [["n=1:9", 4], ["m=1:9", 4]]
+    settings = replace(config(tmp_path), network=distance, inputs=inputs)
+    with pytest.raises(
+        BadInputShapeError, match=r"here for n=7, m=8; give extents that must be equal the same"
+    ):
+        run(settings, Console(quiet=True))
+
+
+def test_sizes_that_do_not_fit_into_memory_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_many(*_: Any) -> Any:
+        raise MemoryError
+
+    settings = replace(config(tmp_path), network="torch.nn:ReLU", inputs=[["n=1:999999999"]])
+    monkeypatch.setattr(subject, "example_inputs", too_many)
+    with pytest.raises(
+        DynamicShapeError, match=r"at n=1: its inputs do not fit into memory; narrow the range"
+    ):
+        run(settings, Console(quiet=True))

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -16,16 +20,21 @@ import tvm
 from foretune.compiler.networks import load_network
 from foretune.compiler.networks.dynamic.dynamic_inputs import dynamic_inputs
 from foretune.compiler.networks.dynamic.lowering import scheduled, to_symbolic_relax
+from foretune.dataset.hardware.target_hardware import target_hardware
 from foretune.dataset.measure import Executor, ExecutorConfig, MeasureConfig, MeasureJob, MeasureOutcome
 from foretune.dataset.records.schema import FailureKind
 from foretune.inference.database.folder import DEVICE_FILE
 from foretune.inference.database.stored_kernel_times import KERNELS_FILE, StoredKernelTimes
+from foretune.inference.database.tuning_database import folder_of
+from foretune.inference.database.turns import TURN_FILE
 from foretune.inference.dynamic import kernel_times as subject
-from foretune.inference.dynamic.kernel_times import KernelTimes, kernel_times
+from foretune.inference.dynamic.kernel_times import KernelTimes, kernel_times, kernel_turn
 from foretune.inference.run.config import TuneConfig
 from foretune.inference.search.config import OneShotConfig
 from foretune.signals import Interrupted
 from rich.console import Console
+from support.locks import held_by_another_process
+from support.paths import ROOT
 from torch import nn
 from tvm import te
 
@@ -114,6 +123,21 @@ def test_ctrl_c_leaves_the_rest_to_predictions(folder: Path) -> None:
     assert str(measure) == "measured no kernels, 4 left to predictions after the interruption"
 
 
+def test_ctrl_c_between_two_measurements_leaves_the_rest_to_predictions(folder: Path) -> None:
+    """The second one ends the command."""
+    fake = Fake(MeasureOutcome(run_secs=(2.0,)))
+    measure = times(fake, folder)
+    before = signal.getsignal(signal.SIGINT)
+    with measure.ending_by_ctrl_c():
+        assert measure(MODULES[:1]) == [2.0]
+        signal.raise_signal(signal.SIGINT)
+        assert measure(MODULES) == [2.0, None] and fake.calls == 1
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert str(measure).endswith("1 left to predictions after the interruption")
+
+
 def test_other_signals_end_the_command(folder: Path) -> None:
     with pytest.raises(Interrupted):
         times(Fake(Interrupted(signal.SIGTERM)), folder)(MODULES)
@@ -147,6 +171,56 @@ def chosen(measure: KernelTimes | None) -> dict[str, Any]:
     (task,) = network.made.tasks
     found: dict[str, Any] = json.loads(json.dumps(task.as_json()))
     return found
+
+
+_RUN = """
+import sys
+from pathlib import Path
+from foretune.compiler.tvm_compat import parse_target
+from foretune.dataset.measure import MeasureConfig
+from foretune.inference.dynamic.kernel_times import kernel_times, kernel_turn
+from foretune.inference.run.config import TuneConfig
+from rich.console import Console
+from tests.inference.dynamic.test_kernel_times import MODULES
+folder, target = Path(sys.argv[1]), parse_target("llvm")
+limits = MeasureConfig(build_timeout_s=300, run_timeout_s=300, repeats=1, groups=1)
+config = TuneConfig(network="resnet18", output=folder, database=folder, measure=limits, workers=1)
+console = Console(width=1000)
+with kernel_turn(config, target, console), kernel_times(config, target, console) as times:
+    assert times is not None and all(times(MODULES))
+"""
+
+
+def test_two_runs_at_the_same_time_measure_one_after_the_other(tmp_path: Path) -> None:
+    """Whichever is first measures both kernels; the other one waits for its end and knows both."""
+    paths = [str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    with ExitStack() as stack:
+        runs = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", _RUN, tmp_path],
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                )
+            )
+            for _ in range(2)
+        ]
+        texts = sorted(run.communicate(timeout=600)[0] for run in runs)
+    assert [run.returncode for run in runs] == [0, 0]
+    second, first = texts if "another run" in texts[0] else reversed(texts)
+    assert first.splitlines()[-1] == "measured 2 kernels"
+    assert second.splitlines()[-1] == "measured no kernels, 2 known from the tuning database"
+    assert "another run" not in first
+    assert "is tuning into" in second and "search=no_measurement" in second
+
+
+def test_a_run_that_measures_nothing_waits_for_no_other(tmp_path: Path) -> None:
+    without = config(tmp_path, search=OneShotConfig(measure=False, rounds=1, extra_rounds=0))
+    folder = folder_of(tmp_path, TARGET, target_hardware(TARGET, measured=False))
+    folder.mkdir()
+    with held_by_another_process(folder / TURN_FILE), kernel_turn(without, TARGET, Console()) as waited_s:
+        assert waited_s == 0
 
 
 def test_kernels_are_measured_on_this_machine_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

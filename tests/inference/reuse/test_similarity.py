@@ -39,7 +39,7 @@ def test_another_operator_or_layout_is_another_kind():
 
 
 def test_tasks_that_nothing_tells_about_have_no_loops():
-    assert loops_of(replace(conv(), operator="elementwise")) is None
+    assert all(loops_of(replace(conv(), operator=name)) is None for name in ("attention", "elementwise"))
     assert loops_of(replace(conv(), mod=tvm.IRModule({}))) is None
 
 

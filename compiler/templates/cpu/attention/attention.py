@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....instruction_sets import Instruction
+from ....types import WIDE
 
 Size = Any
 """A number, or an expression of symbolic extents."""
@@ -26,7 +27,10 @@ class Layout:
 
 @dataclass(frozen=True, kw_only=True)
 class BlockedAttention:
-    """softmax(scale query key^T + mask) value for each batch and head, in float32."""
+    """softmax(scale query key^T + mask) value for each batch and head.
+
+    The factors of both products have the data type of the kernel's instruction; the rest is float32.
+    """
 
     batch: Size
     heads: Size
@@ -46,6 +50,10 @@ class BlockedAttention:
     """Array that is added to the scores; one row has `keys` elements. None without one."""
     zeros: bool = False
     """Whether a row whose keys are all hidden is zero, and not NaN."""
+    dtype: str = WIDE
+    """Data type of the arrays of query, key and value."""
+    mask_dtype: str = WIDE
+    output_dtype: str = WIDE
     ahead: int | None = None
     """A constant mask hides the keys from `query + ahead + 1` on; None if it may show all keys."""
 

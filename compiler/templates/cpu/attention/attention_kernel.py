@@ -18,6 +18,7 @@ from tvm.s_tir.stmt import SBlock, SBlockRealize
 from tvm.tirx import DeclBuffer, For, ForKind, IterVar, PrimFunc
 
 from ....operators.shared.tir import extents
+from ....task import ATTENTION_BLOCKS
 from ..dynamic.nodes import (
     INDEX,
     Places,
@@ -36,8 +37,7 @@ from .attention_arrays import Arrays
 from .attention_loops import tiles_of
 from .attention_tile import Tile
 
-PACKED, ATTENDED = "attention_panels", "attention"
-"""Names of the blocks of the kernel, in order."""
+PACKED, ATTENDED = ATTENTION_BLOCKS
 
 
 def attention_function(
@@ -120,41 +120,48 @@ def _loop(
 
 def _panel(arrays: Arrays, at: Any) -> Any:
     """Brings the keys and values of one panel into place."""
-    problem, wide = arrays.problem, arrays.blocks.columns
+    problem, wide, step = arrays.problem, arrays.blocks.columns, arrays.step
     places = Places()
     pair, panel = at // arrays.panels, at % arrays.panels
     bases = [arrays.base(name, pair, panel * wide) for name in ("key", "value")]
-    targets = [panel * (problem.width * wide), panel * wide]
+    targets = [panel * (arrays.depth * wide), panel * (wide // step)]
     rest = tirx.min(number(wide), number(problem.keys) - panel * wide)
     computed, kept = places.kept([pair, *bases, *targets, simple(rest)])
     pair, of_key, of_value, to_key, to_value, rest = kept
-
-    def row_of(lane: Any) -> Any:
-        return lane if problem.keys % wide == 0 else tirx.min(lane, rest - 1)
+    exact = bool(problem.keys % wide == 0)
 
     def key(lane: Any) -> Any:
-        row = row_of(lane)
+        row = lane if exact else tirx.min(lane, rest - 1)
 
-        def element(depth: Any) -> Any:
-            target = to_key + (depth * wide + lane)
-            return store(arrays.keys, arrays.element("key", of_key, row, depth), [pair, target])
+        def word(at: Any, count: int = step) -> Any:
+            terms = [arrays.element("key", of_key, row, at * step + term) for term in range(count)]
+            return store(arrays.keys, arrays.word(*terms), [pair, to_key + (at * wide + lane)])
 
-        return loop("depth", problem.width, element)
+        whole, remaining = divmod(problem.width, step)
+        return sequence(
+            loop("depth", whole, word) if whole else None,
+            word(number(whole), remaining) if remaining else None,
+        )
 
-    def value(lane: Any) -> Any:
-        # The last panel stores its last row several times: extents of loops are constant.
-        return sequence(*(columns(row_of(lane), *panel) for panel in arrays.value_panels()))
+    def value(line: Any) -> Any:
+        # The last panel stores its last word several times: extents of loops are constant.
+        own = line if exact else tirx.min(line, (rest - 1) // step)
+        return sequence(*(columns(own, *panel) for panel in arrays.value_panels()))
 
-    def columns(row: Any, start: int, width: int) -> Any:
-        def element(lane: Any) -> Any:
+    def columns(line: Any, start: int, width: int) -> Any:
+        def word(lane: Any) -> Any:
             inside = start + width <= problem.width
             column = start + lane if inside else tirx.min(start + lane, number(problem.width - 1))
-            target = start * problem.keys + (to_value + row) * width + lane
-            return store(arrays.values, arrays.element("value", of_value, row, column), [pair, target])
+            target = start * arrays.lines + (to_value + line) * width + lane
+            terms = [arrays.element("value", of_value, row, column) for row in rows]
+            return store(arrays.values, arrays.word(*terms), [pair, target])
 
-        return vector(width, element)
+        # A row after the last one, whose weight is 0, repeats that one.
+        later = [line * step + place for place in range(1, step)]
+        rows = [line * step, *(later if exact else [tirx.min(row, rest - 1) for row in later])]
+        return vector(width, word)
 
-    body = sequence(*computed, loop("key", wide, key), loop("value", wide, value))
+    body = sequence(*computed, loop("key", wide, key), loop("key", wide // step, value))
     return allocated([places.array], body)
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import tvm
 from tvm.s_tir.schedule import Schedule
 
+from ....task import ATTENTION_BLOCKS
 from ..contraction import blocks_of
-from .attention_kernel import ATTENDED, PACKED
 
 
 @dataclass(frozen=True)
@@ -18,11 +18,11 @@ class AttentionTemplate:
 
 def is_attention(mod: tvm.IRModule) -> bool:
     """Whether `main` is a kernel of attention."""
-    return [block.name_hint for block in blocks_of(mod)] == [PACKED, ATTENDED]
+    return tuple(block.name_hint for block in blocks_of(mod)) == ATTENTION_BLOCKS
 
 
 def apply_attention(sch: Schedule) -> None:
     """Schedules `main` of `sch`."""
-    for name in (PACKED, ATTENDED):
+    for name in ATTENTION_BLOCKS:
         (loop,) = sch.get_loops(sch.get_sblock(name))
         sch.parallel(loop)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tvm import tirx
 from tvm.tirx import IfThenElse
 
 from ....codegen.vector_math import exp_of_negative
+from ....tvm_compat import importing_llvm
 from ..dynamic.nodes import (
     Places,
     allocated,
@@ -19,11 +20,11 @@ from ..dynamic.nodes import (
     sequence,
     simple,
     store,
-    unrolled,
     vector,
 )
-from .attention_arrays import DTYPE, Arrays
-from .attention_loops import in_vectors, steps, tiles_of
+from .attention_arrays import DTYPE, Arrays, in_type
+from .attention_loops import in_vectors, tiles_of
+from .attention_products import Products
 
 _LOWEST = -3.4028234663852886e38
 """Lowest float32 that is finite: a running maximum of it leaves hidden scores hidden."""
@@ -52,6 +53,8 @@ class Tile:
         self.computed, kept = self.places.kept([pair, simple(first), *bases.values()])
         self.pair, self.first, *found = kept
         self.bases = dict(zip(bases, found, strict=True))
+        self.converts = arrays.dtype != DTYPE
+        """Whether factors have a narrower type than sums."""
         self.rows, self.lines = blocks.queries, blocks.queries // blocks.rows
         """Queries of this block, and register tiles that cover them."""
         if not known:
@@ -60,20 +63,19 @@ class Tile:
             of_lines, (self.lines,) = self.places.kept([tiles_of(self.rows, blocks.rows)])
             self.computed += of_rows + of_lines
         rows, lanes = blocks.queries, blocks.lanes
-        self.query = local([rows, problem.width], DTYPE, "scaled_query")
-        self.scores = local([rows, blocks.keys], DTYPE, "scores")
-        self.sums = local([rows, arrays.padded], DTYPE, "sums")
+        self.products = Products(arrays, self.places, self.pair, self.lines)
+        self.scores, self.sums = self.products.scores, self.products.sums
         self.largest = local([rows], DTYPE, "largest")
         self.total = local([rows, lanes], DTYPE, "total")
-        self.tile = local([blocks.rows, blocks.vectors, lanes], DTYPE, "tile")
         self.row = local([lanes], DTYPE, "row")
         self.found = local([2], DTYPE, "found")
         self.parts = local([_PARTS, lanes], DTYPE, "parts")
 
     def statement(self) -> Any:
-        arrays = [self.query, self.scores, self.sums, self.largest, self.total, self.tile, self.row]
-        arrays += [self.found, self.parts]
-        return allocated(
+        products = self.products
+        arrays = [products.query, self.scores, self.sums, self.largest, self.total, products.tile, self.row]
+        arrays += [self.found, self.parts, *([products.weights] if self.converts else [])]
+        body = allocated(
             [self.places.array, *arrays],
             sequence(
                 *self.computed,
@@ -82,18 +84,25 @@ class Tile:
                 loop("row", self.rows, self._end),
             ),
         )
+        return importing_llvm(products.llvm_ir, body) if products.llvm_ir else body
 
     def _begin(self, row: Any) -> Any:
-        """Scaled query of a row, and its sums. Rows that fill a register tile repeat the last query."""
+        """Query of a row, and its sums. Rows that fill a register tile repeat the last query."""
         given = row if isinstance(self.rows, int) else tirx.min(row, self.rows - 1)
 
-        def scaled(column: Any) -> Any:
-            value = self.arrays.element("query", self.bases["query"], given, column)
-            return store(self.query, value * tirx.const(self.problem.scale, DTYPE), [row, column])
+        query = self.products.query
 
+        def factor(column: Any) -> Any:
+            value = self.arrays.element("query", self.bases["query"], given, column)
+            # A narrower type would round a scaled query once more: scores are scaled instead.
+            scaled = value if self.converts else value * tirx.const(self.problem.scale, DTYPE)
+            return store(query, in_type(scaled, self.arrays.dtype), [row, column])
+
+        filled = range(self.problem.width, self.arrays.depth * self.arrays.step)
         zero = tirx.const(0, DTYPE)
         return sequence(
-            in_vectors(self.problem.width, self.blocks.lanes, scaled),
+            in_vectors(self.problem.width, self.blocks.lanes, factor),
+            *(store(query, tirx.const(0, self.arrays.dtype), [row, at]) for at in filled),
             in_vectors(self.arrays.padded, self.blocks.lanes, lambda at: store(self.sums, zero, [row, at])),
             vector(self.blocks.lanes, lambda lane: store(self.total, zero, [row, lane])),
             store(self.largest, tirx.const(_LOWEST, DTYPE), [row]),
@@ -137,106 +146,13 @@ class Tile:
             of_panels, (panels,) = self.places.kept([panels])
             computed += of_panels
         whole = isinstance(count, int) and count % blocks.columns == 0
+        scale = self.problem.scale if self.converts else None
         return sequence(
             *computed,
-            loop("panel", panels, lambda panel: self._scores(start, panel)),
+            loop("panel", panels, lambda panel: self.products.score(start, panel, scale)),
             None if whole else self._hidden(count, panels),
             loop("row", self.rows, lambda row: self._softmax(row, start, count, panels)),
-            *(self._values(start, count, column, width) for column, width in self.arrays.value_panels()),
-        )
-
-    def _scores(self, start: Any, panel: Any) -> Any:
-        """Scores of a panel of keys."""
-        problem, blocks, keys = self.problem, self.blocks, self.arrays.keys
-        wide, vectors = blocks.columns, blocks.vectors
-        computed, (first, column) = self.places.kept([(start + panel * wide) * problem.width, panel * wide])
-
-        def tile(line: Any) -> Any:
-            def added(depth: Any) -> Any:
-                def term(row: Any, at: Any, lane: Any) -> Any:
-                    weight = tirx.BufferLoad(
-                        keys, [self.pair, first + depth * wide + at * blocks.lanes + lane]
-                    )
-                    return tirx.BufferLoad(self.query, [line * blocks.rows + row, depth]) * weight
-
-                return self._added(term, vectors)
-
-            return sequence(
-                self._each(
-                    vectors, lambda row, at, lane: store(self.tile, tirx.const(0, DTYPE), [row, at, lane])
-                ),
-                steps(problem.width, added),
-                self._each(
-                    vectors,
-                    lambda row, at, lane: store(
-                        self.scores,
-                        self._sum(row, at, lane),
-                        [line * blocks.rows + row, column + at * blocks.lanes + lane],
-                    ),
-                ),
-            )
-
-        return sequence(*computed, loop("line", self.lines, tile))
-
-    def _values(self, start: Any, count: Any, column: int, width: int) -> Any:
-        """Adds the weighted values of a panel of columns to the sums."""
-        problem, blocks, values = self.problem, self.blocks, self.arrays.values
-        vectors = width // blocks.lanes
-        first = column * problem.keys + start * width
-        computed: Sequence[Any] = []
-        if not isinstance(problem.keys, int):
-            computed, (first,) = self.places.kept([simple(first)])
-
-        def tile(line: Any) -> Any:
-            def place(row: Any, at: Any, lane: Any) -> list[Any]:
-                return [line * blocks.rows + row, column + at * blocks.lanes + lane]
-
-            def added(key: Any) -> Any:
-                def term(row: Any, at: Any, lane: Any) -> Any:
-                    value = tirx.BufferLoad(
-                        values, [self.pair, first + key * width + at * blocks.lanes + lane]
-                    )
-                    return tirx.BufferLoad(self.scores, [line * blocks.rows + row, key]) * value
-
-                return self._added(term, vectors)
-
-            return sequence(
-                self._each(
-                    vectors,
-                    lambda row, at, lane: store(
-                        self.tile, tirx.BufferLoad(self.sums, place(row, at, lane)), [row, at, lane]
-                    ),
-                ),
-                steps(count, added),
-                self._each(
-                    vectors,
-                    lambda row, at, lane: store(self.sums, self._sum(row, at, lane), place(row, at, lane)),
-                ),
-            )
-
-        return sequence(*computed, loop("line", self.lines, tile))
-
-    def _each(self, vectors: int, statement: Callable[[Any, Any, Any], Any]) -> Any:
-        """A statement for each vector of the register tile."""
-
-        lanes = self.blocks.lanes
-        return unrolled(
-            "row",
-            self.blocks.rows,
-            lambda row: unrolled(
-                "vector", vectors, lambda at: vector(lanes, lambda lane: statement(row, at, lane))
-            ),
-        )
-
-    def _sum(self, row: Any, at: Any, lane: Any) -> Any:
-        return tirx.BufferLoad(self.tile, [number(row), number(at), lane])
-
-    def _added(self, term: Callable[[Any, Any, Any], Any], vectors: int) -> Any:
-        return self._each(
-            vectors,
-            lambda row, at, lane: store(
-                self.tile, self._sum(row, at, lane) + term(row, at, lane), [row, at, lane]
-            ),
+            *(self.products.add_values(start, count, *panel) for panel in self.arrays.value_panels()),
         )
 
     def _hidden(self, count: Any, panels: Any) -> Any:
@@ -274,7 +190,8 @@ class Tile:
             def summed(lane: Any) -> Any:
                 return store(self.row, load(self.row, lane) + score(at, lane), [lane])
 
-            return sequence(vector(lanes, of), vector(lanes, summed))
+            weights = vector(lanes, lambda lane: self._weight(row, at * lanes + lane))
+            return sequence(vector(lanes, of), vector(lanes, summed), weights if self.converts else None)
 
         def halved(width: int) -> Any:
             return vector(
@@ -305,6 +222,11 @@ class Tile:
             ),
         )
 
+    def _weight(self, row: Any, key: Any) -> Any:
+        """Stores an exponential as a factor."""
+        value = tirx.Cast(self.arrays.dtype, tirx.BufferLoad(self.scores, [row, key]))
+        return store(self.products.weights, value, [row, key])
+
     def _exponential(self, value: Any, lane: Any, array: Any, indices: Sequence[Any]) -> Any:
         """Stores the exponential of a value that is at most 0."""
         statements: list[Any] = []
@@ -322,7 +244,8 @@ class Tile:
 
         def plus(at: Any) -> Any:
             mask = self.arrays.element("mask", self.bases["mask"] + start, row, at)
-            return store(self.scores, tirx.BufferLoad(self.scores, [row, at]) + mask, [row, at])
+            masked = tirx.BufferLoad(self.scores, [row, at]) + in_type(mask, DTYPE)
+            return store(self.scores, masked, [row, at])
 
         return in_vectors(count, self.blocks.lanes, plus)
 
@@ -339,7 +262,7 @@ class Tile:
         def stored(column: Any) -> Any:
             value = tirx.BufferLoad(self.sums, [row, column]) * tirx.BufferLoad(self.found, [number(1)])
             target = self.arrays.element("output", self.bases["output"], row, column)
-            return store(target.source, value, target.indices)
+            return store(target.source, in_type(value, self.problem.output_dtype), target.indices)
 
         return sequence(
             store(self.found, total, [0]),

@@ -9,6 +9,7 @@ from itertools import product as every
 
 from ....hardware import Hardware
 from ....instruction_sets import Instruction
+from ....types import data_type
 from ..prediction import busy_cycles
 from .attention import BlockedAttention, Blocks
 
@@ -41,7 +42,7 @@ def attention_blocks(
     problem: BlockedAttention, instructions: Sequence[Instruction], hardware: Hardware | None, cores: int
 ) -> list[Blocks]:
     """Blocks that fit the registers, the most promising first; empty without an instruction."""
-    vectors = [one for one in instructions if not one.tiles and one.step == 1]
+    vectors = [one for one in instructions if not one.tiles]
     found = {blocks for one in vectors[:1] for blocks in _candidates(problem, one)}
     first = 1 << 15 if hardware is None else hardware.l1_bytes
     return sorted(
@@ -71,18 +72,22 @@ def cycles(problem: BlockedAttention, blocks: Blocks, l1_bytes: int, cores: int)
     lines = blocks.queries // blocks.rows
     sums = blocks.rows * blocks.vectors
     start = _TILE_START + _SUM_START * sums
-    scores = panels * lines * (busy_cycles(instruction, problem.width, blocks.rows, blocks.vectors) + start)
+    depth = problem.width / instruction.step
+    scores = panels * lines * (busy_cycles(instruction, depth, blocks.rows, blocks.vectors) + start)
     columns = math.ceil(problem.width / blocks.columns)
     values = (
         columns
         * lines
-        * (busy_cycles(instruction, seen, blocks.rows, blocks.vectors) + blocks_of_keys * start)
+        * (
+            busy_cycles(instruction, seen / instruction.step, blocks.rows, blocks.vectors)
+            + blocks_of_keys * start
+        )
     )
     # Scores of a block that do not fit the first cache are read from the second one.
     size = 4 * blocks.queries * (blocks.keys + 2 * problem.width)
     beyond = 1.0 if size <= l1_bytes else 1.1
     softmax = blocks.queries * (panels * blocks.vectors * _EXPONENTIAL + blocks_of_keys * _ROW_START)
-    packed = problem.pairs * problem.keys * problem.width * (_TURNED + _COPIED)
+    packed = problem.pairs * problem.keys * problem.width * (_TURNED + _COPIED) / instruction.step
     return math.ceil(tiles / cores) * (beyond * (scores + values) + softmax) + packed / cores
 
 
@@ -103,16 +108,17 @@ def separate_cycles(problem: BlockedAttention, instruction: Instruction, l2_byte
     scores = problem.pairs * problem.queries * problem.keys
     tile = rows * 2 * instruction.lanes
     start = _TILE_START + 2 * _SUM_START * rows
-    products = scores / tile * (busy_cycles(instruction, problem.width, rows, 2) + start)
+    step, element = instruction.step, data_type(instruction.data).bytes
+    products = scores / tile * (busy_cycles(instruction, problem.width / step, rows, 2) + start)
     products += (
         problem.pairs
         * problem.queries
         * problem.width
         / tile
-        * (busy_cycles(instruction, problem.keys, rows, 2) + start)
+        * (busy_cycles(instruction, problem.keys / step, rows, 2) + start)
     )
-    rate = _CACHED if 4 * scores <= l2_bytes * cores else _FAR
-    moved = 4 * scores * _PASSES / rate
+    rate = _CACHED if element * scores <= l2_bytes * cores else _FAR
+    moved = element * scores * _PASSES / rate
     turned = problem.pairs * (problem.queries + problem.keys) * problem.width * _TURNED
     return (products + scores / instruction.lanes * _SEPARATE_EXPONENTIAL + moved + turned) / cores
 

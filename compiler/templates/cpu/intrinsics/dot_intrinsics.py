@@ -10,6 +10,9 @@ same sums they must not pass.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx import PrimFunc
@@ -106,10 +109,29 @@ def dot_implementation(instruction: Instruction) -> PrimFunc:
         with T.sblock("root"):
             T.reads(c[0:lanes], a[0:step], b[0:lanes, 0:step])
             T.writes(c[0:lanes])
-            with T.attr(tirx.const(0, "int32"), IMPORT_LLVM, _llvm_ir(instruction)):
-                pointers = [pointer_to(c, "rw"), pointer_to(a, "r"), pointer_to(b, "r")]
-                T.evaluate(tirx.call_extern("int32", _function(instruction), *pointers))
+            with T.attr(tirx.const(0, "int32"), IMPORT_LLVM, dot_llvm_ir(instruction)):
+                T.evaluate(_call(instruction, pointer_to(c, "rw"), pointer_to(a, "r"), pointer_to(b, "r")))
     return builder.get()
+
+
+Place = tuple[tirx.Buffer, Sequence[Any]]
+"""An array with the indices of an element."""
+
+
+def dot_call(instruction: Instruction, sums: Place, data: Place, weights: Place) -> tirx.Evaluate:
+    """The instruction as a statement that adds to a vector of sums, next to which `dot_llvm_ir` is compiled.
+
+    Each place has the first element of a vector of sums, of the data of one lane and of the weights of all.
+    """
+    pointers = (
+        pointer_to(array, access, array.offset_of(list(indices))[0])
+        for access, (array, indices) in zip(("rw", "r", "r"), (sums, data, weights), strict=True)
+    )
+    return tirx.Evaluate(_call(instruction, *pointers))
+
+
+def _call(instruction: Instruction, *pointers: tirx.Expr) -> tirx.Expr:
+    return tirx.call_extern("int32", _function(instruction), *pointers)
 
 
 def _arguments(instruction: Instruction) -> tuple[tirx.Buffer, tirx.Buffer, tirx.Buffer]:
@@ -126,8 +148,8 @@ def _function(instruction: Instruction) -> str:
     return f"foretune_{instruction.name}"
 
 
-def _llvm_ir(instruction: Instruction) -> str:
-    """Function of pointers to accumulators, data and weights."""
+def dot_llvm_ir(instruction: Instruction) -> str:
+    """LLVM IR of a function of pointers to accumulators, data and weights."""
     lanes = instruction.lanes
     sums, operand = accumulators_and_operands(instruction)
     before, multiply = multiply_add_ir(instruction)

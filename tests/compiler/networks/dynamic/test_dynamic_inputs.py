@@ -71,6 +71,7 @@ def test_a_range_is_the_batch_of_a_known_network() -> None:
             "dims.m: network=package.module:Net has no extent of this name",
         ),
         (NET, [["n-1"]], 1, {"n": "1:4"}, "inputs[0]: n-1 is 0 for n=1; a size is at least 1"),
+        (NET, [["n", 0]], 1, {"n": "1:4"}, "inputs[0]: the extent 0: a size is at least 1"),
         (NET, [["n=1:4"]], "1:2", None, "batch=1:2: inputs= gives the shapes"),
         (NET, None, "1:2", None, "an import path needs input shapes"),
         (NET, [["n"]], 1, {"n": 4}, "dims= gives numbers alone"),

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import inspect
 
+import numpy as np
 import pytest
 import sympy
 import torch
 from foretune.compiler.dynamic.symbols import DynamicShapeError, Extent, Symbol
+from foretune.compiler.networks import Network
 from foretune.compiler.networks.dynamic.dynamic_inputs import DynamicInputs
+from foretune.compiler.networks.dynamic.lowering import to_symbolic_relax
 from foretune.compiler.networks.dynamic.symbolic_export import (
     broken_guards,
     check_guards,
     export,
     guards_of,
 )
+from support.cpus import HERE
 from torch import nn
 
 ROWS = DynamicInputs({"n": Symbol("n", 1, 64)}, ((Extent("n"), 4),), ({},))
@@ -38,6 +42,24 @@ class Odd(nn.Module):
         if x.shape[0] % 2 == 0:  # decides by the rows
             return x[::2]
         return x * 2
+
+
+class Folded(nn.Module):
+    """Has seven rows, whatever it is given."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(7, 4)  # writes the number of rows
+
+
+class Few(nn.Module):
+    """Adds a part of twenty rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(20, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.weight[: x.shape[0]]  # has twenty rows
 
 
 class Sum(nn.Module):
@@ -66,6 +88,7 @@ def line_with(text: str) -> str:
     [
         (Fixed(), "its code works for n=7 alone, with which it was traced", "# demands seven rows"),
         (Odd(), "not all sizes of n=1:64 take the same way through its code", "# decides by the rows"),
+        (Few(), "through its code, which demands n <= 20 (", "# has twenty rows"),
     ],
 )
 def test_the_error_names_the_line(network: nn.Module, message: str, comment: str) -> None:
@@ -74,6 +97,15 @@ def test_the_error_names_the_line(network: nn.Module, message: str, comment: str
     told = str(error.value)
     assert told.startswith("network=net: ") and message in told and line_with(comment) in told
     assert "\n" not in told
+
+
+def test_the_error_of_a_second_trace_does_not_replace_the_first_one() -> None:
+    """Seven rows of the first trace fit the reshape; 61 rows of the second one do not."""
+    network = Network("net", (np.zeros((7, 4), np.float32),), Folded())
+    with pytest.raises(DynamicShapeError) as error:
+        to_symbolic_relax(network, ROWS, HERE)
+    told = str(error.value)
+    assert "its code works for n=7 alone" in told and line_with("# writes the number of rows") in told
 
 
 def test_inputs_that_must_agree_need_one_symbol() -> None:
