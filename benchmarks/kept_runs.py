@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import statistics
 import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from foretune.errors import UserError
+from foretune.wording import counted, duration
 
 from .checkouts import cause_of, commit_of
 from .common import ROOT, Start, kept_run, machine_name, read_json, result_folder, write_result
@@ -18,6 +20,8 @@ from .networks.runs import DisturbedError
 
 if TYPE_CHECKING:
     from foretune.dataset.hardware import Hardware
+
+T = TypeVar("T")
 
 FAILED = (subprocess.SubprocessError, OSError, DisturbedError, UserError)
 
@@ -34,6 +38,33 @@ def add_options(parser: argparse.ArgumentParser, folder: str, minutes: str, *, e
     if extends:
         add("--extend", action="store_true", help="add to the committed result of this machine")
     add("--runs-in", type=Path, default=Path(folder), help="(%(default)s)")
+
+
+class Progress:
+    """Estimates of the time that is left, printed after each new run."""
+
+    def __init__(self) -> None:
+        self._expected = 0
+        self._took_s: list[float] = []
+
+    def expect(self, runs: int) -> None:
+        """Announces the number of the next runs, including kept ones."""
+        self._expected, self._took_s = runs, []
+
+    def timed(self, make: Callable[[], T]) -> Callable[[], T]:
+        """`make` for the next run, if it is not kept."""
+        self._expected -= 1
+
+        def made() -> T:
+            begun = time.monotonic()
+            found = make()
+            self._took_s.append(time.monotonic() - begun)
+            if self._expected > 0:
+                left = duration(self._expected * statistics.median(self._took_s))
+                print(f"{counted(self._expected, 'run')} left, {left} at most at this pace", flush=True)
+            return found
+
+        return made
 
 
 class KeptRuns:
@@ -58,6 +89,7 @@ class KeptRuns:
         self.folder = (arguments.runs_in / folder).resolve()
         self.failures: list[dict[str, Any]] = []
         self.left_out: list[str] = []
+        self.progress = Progress()
         self._arguments = arguments
         self._ends = time.monotonic() + 60 * (minutes if arguments.minutes is None else arguments.minutes)
 
@@ -74,14 +106,25 @@ class KeptRuns:
         return False
 
     def kept(
-        self, name: str, settings: dict[str, Any], make: Callable[[], Any], suffix: str = ".json"
+        self,
+        name: str,
+        settings: dict[str, Any],
+        make: Callable[[], Any],
+        suffix: str = ".json",
+        *,
+        written: Path | None = None,
     ) -> Any:
-        """The kept run with this name and these settings, or a new one; None after a failure."""
+        """The kept run with this name and these settings, or a new one; None after a failure.
+
+        `written` is a file that `make` writes, too; a run without it is repeated.
+        """
         settings = {"commit": commit_of(ROOT), **settings}
         free = ("commit",) if self._arguments.keep else ()
+        again = self._arguments.again
+        path = self.folder / f"{name}{suffix}"
+        timed = self.progress.timed(make)
         try:
-            path = self.folder / f"{name}{suffix}"
-            return kept_run(path, settings, make, again=self._arguments.again, free=free)
+            return kept_run(path, settings, timed, again=again, free=free, library=written)
         except FAILED as error:
             cause = cause_of(error)
             self.failures.append({"run": name, "error": cause})

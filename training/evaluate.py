@@ -97,6 +97,7 @@ def main(config: DictConfig) -> RunOutcome:
     text += f", R2 of their logarithms {decimal(result.model.log_r2)}"
     if "latency_r2" in result.facts:
         text += f"; R2 of the logarithms of predicted latencies {decimal(result.facts['latency_r2'])}"
+        text += f", of each task's mean latency {decimal(result.facts['task_latency_r2'])}"
     say(console, text)
     print_table(network_table(result), console)
     for remark in remarks(result, str(settings.dataset)):

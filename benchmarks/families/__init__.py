@@ -19,3 +19,6 @@ REUSE = "shares, reuse"
 
 THREE_QUARTERS = "headroom, reuse, shared, 3/4 of the search"
 """Live search in three quarters of the seconds that the search of REUSE needs."""
+
+TRIALS_A_TASK = 128
+"""Programs a task of stock's search: the schedulers choose the tasks that get the second half of them."""

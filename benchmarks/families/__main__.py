@@ -1,6 +1,15 @@
 """FamilySeer's families, surrogates and foresee tuning on this project's records, by replay, and live.
 
-python -m benchmarks.families --part accuracy|replay|live
+    python -m benchmarks.families --part accuracy
+    python -m benchmarks.families --part replay
+    python -m benchmarks.families --part live --seeds 3
+    python -m benchmarks.families --part live --seeds 3 --searches "stock, gradient" "stock, foresee"
+
+The first two parts compute on records and time nothing. The third tunes networks from an empty database:
+Foretune's planners, and MetaSchedule's own search with its scheduler and with Algorithm 1. The two schedulers
+of a network measure equally many programs; the table also compares them at equal seconds. A run of stock's
+search takes 15 to 60 minutes and cannot be continued, so `--limit-s` begins no further one. Complete runs are
+kept in `outputs/benchmarks/families` until the commit changes.
 """
 
 from __future__ import annotations
@@ -25,7 +34,8 @@ from ..common import (
     this_machine,
     write_result,
 )
-from . import DEVELOPED_ON, GROUPINGS, POOL
+from ..kept_runs import Progress
+from . import DEVELOPED_ON, GROUPINGS, POOL, TRIALS_A_TASK
 from .pools import NetworkPool, load_pools
 
 if TYPE_CHECKING:
@@ -43,6 +53,7 @@ class Keeper:
 
     def __init__(self, limit_s: float, dataset: Path) -> None:
         self._ends = time.monotonic() + limit_s
+        self.progress = Progress()
         self._settings = {"commit": commit_of(ROOT), "dataset": str(dataset.resolve())}
 
     def __call__(self, name: str, settings: Mapping[str, Any], make: Callable[[], Any]) -> Any:
@@ -52,7 +63,7 @@ class Keeper:
             return make()
 
         path = SCRATCH / "runs" / f"{name.replace('/', '-')}.json"
-        return kept_run(path, {**self._settings, **settings}, made)
+        return kept_run(path, {**self._settings, **settings}, self.progress.timed(made))
 
 
 def accuracy(keep: Keeper, dataset: Path) -> dict[str, Any]:
@@ -144,6 +155,9 @@ def main() -> None:
     parser.add_argument("--networks", nargs="*", help="networks of the pool, or to tune live; default all")
     parser.add_argument("--searches", nargs="*", help="of the part live; default all")
     parser.add_argument("--extend", action="store_true", help="of the part live: add seeds to committed runs")
+    parser.add_argument(
+        "--trials", type=int, default=TRIALS_A_TASK, help="programs a task of stock's search (%(default)s)"
+    )
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="stop after so many seconds")
     arguments = parser.parse_args()
     begun, keep = start(), Keeper(arguments.limit_s, arguments.dataset)
@@ -157,13 +171,16 @@ def main() -> None:
             found, hardware = replay(keep, chosen, arguments.seeds), chosen[0].pool.hardware
             found["pool"] = _pool_of(arguments.dataset, chosen)
         else:
-            from .live import live
+            from .live import NETWORKS, asked, live
 
             hardware = this_machine()
             known = known_parts(hardware).get("live", {})
-            networks, searches = arguments.networks or (), arguments.searches or ()
+            networks, searches = arguments.networks or NETWORKS, arguments.searches or ()
+            ours, schedulers = asked(searches)
+            keep.progress.expect(len(networks) * arguments.seeds * (bool(ours) + len(schedulers)))
             earlier = known if arguments.extend else {}
-            found = live(keep, networks, arguments.seeds, searches, SCRATCH / "libraries", earlier)
+            libraries = SCRATCH / "libraries"
+            found = live(keep, networks, arguments.seeds, searches, libraries, earlier, arguments.trials)
             found = beside(known, found)
     except LimitReachedError:
         print("the limit is reached; the same command goes on")

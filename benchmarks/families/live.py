@@ -25,9 +25,9 @@ from tvm.s_tir import meta_schedule as ms
 from ..networks import contest
 from ..networks.dry_runner import DRY_STRATEGY, DryRunner
 from ..networks.stock import ROUND, search
-from . import BASE, REUSE, THREE_QUARTERS
+from . import BASE, REUSE, THREE_QUARTERS, TRIALS_A_TASK
 
-NETWORKS = ("resnet18", "mobilenetv2", "bert_base")
+NETWORKS = ("resnet18", "mobilenetv2", "bert_base", "vit_base")
 
 SEARCHES: Mapping[str, Sequence[str]] = {
     BASE: ("search.reuse=off",),
@@ -71,9 +71,6 @@ STOCK: Mapping[str, Callable[[], dict[str, Any]]] = {
 }
 """Arguments of `networks.stock.search` by name."""
 
-TRIALS_A_TASK = 128
-"""The schedulers choose the tasks that get the second half of the programs."""
-
 
 def live(
     keep: Callable[[str, dict[str, Any], Callable[[], Any]], Any],
@@ -82,21 +79,22 @@ def live(
     searches: Sequence[str],
     folder: Path,
     earlier: Mapping[str, Any],
+    trials: int = TRIALS_A_TASK,
 ) -> dict[str, Any]:
     """Runs of the searches by network, after `earlier` ones.
 
     `runs` have one run of each of Foretune's searches and their networks timed side by side, `stock` those
-    of stock's search by scheduler. A network lacks what no search was asked of.
+    of stock's search by scheduler, with `trials` programs per task. A network lacks what no search was asked
+    of.
     """
     unknown = [name for name in searches if name not in {*SEARCHES, *STOCK}]
     if unknown:
         known = ", ".join(f'"{name}"' for name in (*SEARCHES, *STOCK))
         raise UserError(f"--searches {unknown[0]!r}: the part live knows {known}; name some of them")
-    chosen = {name: SEARCHES[name] for name in SEARCHES if not searches or name in searches}
+    chosen, schedulers = asked(searches)
     for name in chosen:
         if name in BUDGETS and BUDGETS[name].rival not in chosen:
             raise UserError(f'--searches "{name}": it has the seconds of "{BUDGETS[name].rival}"; name both')
-    schedulers = [name for name in STOCK if not searches or name in searches]
     found: dict[str, Any] = {
         network: {kind: [*runs] for kind, runs in earlier.get(network, {}).items()}
         for network in networks or NETWORKS
@@ -111,13 +109,21 @@ def live(
                 rows.setdefault("runs", []).append(keep(label, settings, ours))
             if schedulers and not contest.is_known(rows.get("stock", ()), schedulers, seed):
                 order = schedulers[:: -1 if seed % 2 else 1]
-                settings = {"trials": TRIALS_A_TASK, "round": ROUND}
+                settings = {"trials": trials, "round": ROUND}
                 runs = {
-                    name: keep(f"{label}-{name}", settings, partial(stock, network, name, seed))
+                    name: keep(
+                        f"{label}-{name}", settings, partial(stock, network, name, seed, trials=trials)
+                    )
                     for name in order
                 }
                 rows.setdefault("stock", []).append(runs)
     return found
+
+
+def asked(searches: Sequence[str]) -> tuple[dict[str, Sequence[str]], list[str]]:
+    """Foretune's searches with their overrides, and stock's schedulers, among `searches` or of all."""
+    chosen = {name: SEARCHES[name] for name in SEARCHES if not searches or name in searches}
+    return chosen, [name for name in STOCK if not searches or name in searches]
 
 
 def stock(
@@ -131,7 +137,7 @@ def stock(
     round_size: int = ROUND,
     dry_run: bool = False,
 ) -> dict[str, Any]:
-    """One tuning by MetaSchedule's own search: the sum of its tasks' latencies over its seconds.
+    """One tuning by MetaSchedule's own search: the sum of its tasks' latencies over its seconds and programs.
 
     Tasks without a program that runs are left out and named: a gather by random indices ends its process.
     `dry_run` invents latencies.
@@ -153,28 +159,37 @@ def stock(
             callbacks=[curve],
             **STOCK[name](),
         )
-    return {"seed": seed, "curve": curve.points(), "left_out": curve.left_out()}
+    points = curve.points()
+    return {
+        "seed": seed,
+        "trials": trials,
+        "curve": [(at_s, latency_s) for at_s, _, latency_s in points],
+        "programs": [programs for _, programs, _ in points],
+        "left_out": curve.left_out(),
+    }
 
 
 @derived_object
 class Curve(ms.measure_callback.PyMeasureCallback):
-    """Best latency of each task over the seconds."""
+    """Best latency of each task over the seconds and the measured programs."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         super().__init__()
         self._tasks = tasks
         self._begun = time.monotonic()
-        self._found: list[tuple[float, int, float]] = []
-        """Seconds since the start, number of a task, and the least latency of a batch of it."""
+        self._programs = 0
+        self._found: list[tuple[float, int, int, float]] = []
+        """Seconds since the start, programs of all tasks, number of a task, and its batch's least latency."""
 
-    def points(self) -> list[tuple[float, float]]:
-        """Seconds, and the sum of the tasks' best latencies, once every task that ran has one."""
+    def points(self) -> list[tuple[float, int, float]]:
+        """Seconds, programs, and the sum of the tasks' best latencies, once every task that ran has one."""
         ran, best_s = self._ran(), dict[int, float]()
         points = []
-        for at, number, latency_s in self._found:
+        for at_s, programs, number, latency_s in self._found:
             best_s[number] = min(latency_s, best_s.get(number, math.inf))
             if best_s.keys() == ran:
-                points.append((at, sum(self._tasks[one].weight * s for one, s in best_s.items())))
+                sum_s = sum(self._tasks[one].weight * s for one, s in best_s.items())
+                points.append((at_s, programs, sum_s))
         return points
 
     def left_out(self) -> list[str]:
@@ -184,7 +199,7 @@ class Curve(ms.measure_callback.PyMeasureCallback):
 
     def _ran(self) -> set[int]:
         """Numbers of the tasks that have a latency."""
-        return {number for _, number, _ in self._found}
+        return {number for _, _, number, _ in self._found}
 
     def apply(
         self,
@@ -199,6 +214,7 @@ class Curve(ms.measure_callback.PyMeasureCallback):
 
     def note(self, number: int, runner_results: Sequence[ms.runner.RunnerResult]) -> None:
         """Processes a batch of a task."""
+        self._programs += len(runner_results)
         seconds = [float(s) for result in runner_results for s in result.run_secs or ()]
         if seconds:
-            self._found.append((time.monotonic() - self._begun, number, min(seconds)))
+            self._found.append((time.monotonic() - self._begun, self._programs, number, min(seconds)))

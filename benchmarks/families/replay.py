@@ -10,6 +10,7 @@ from typing import Any
 from foretune.inference.search.config import StopConfig
 
 from ..common import geometric_mean
+from ..tuning_curves.beside import latency_at
 from .pools import NetworkPool, Replayed, replayed
 
 NEVER = StopConfig(expected_improvement=1e-9, patience=10**6)
@@ -101,12 +102,6 @@ def surrogate_table(
             for label in WITHIN
         }
     return table
-
-
-def latency_at(curve: Sequence[Sequence[float]], spent: float) -> float:
-    """Latency of a network after a number of programs or seconds."""
-    reached = [latency_s for at, latency_s in curve if at <= spent]
-    return reached[-1] if reached else curve[0][1]
 
 
 def spent_until(curve: Sequence[Sequence[float]], latency_s: float) -> float:

@@ -27,24 +27,26 @@ BEFORE_SEARCH = ("start and imports", "network to tasks")
 def of_networks(
     runs: KeptRuns,
     turns: Iterable[tuple[str, int]],
-    searches: Mapping[str, Sequence[str]],
+    searches: Mapping[str, Sequence[str]] | Callable[[int], Mapping[str, Sequence[str]]],
     overrides: Sequence[str],
     tell: Callable[[str, int, Mapping[str, Any]], str] | None = None,
 ) -> dict[str, Any]:
     """`one_of_each` for each network and seed of `turns`, by network, after the runs of an earlier result.
 
-    `tell` formats the line about a run, by default `describe`.
+    `searches` may depend on the seed. `tell` formats the line about a run, by default `describe`.
     """
-    tell = tell or describe
+    tell, turns = tell or describe, list(turns)
+    runs.progress.expect(len(turns))
     found = {name: list(each["runs"]) for name, each in runs.earlier.get("networks", {}).items()}
     for network, seed in turns:
         name, known = f"{network}-{seed}", found.setdefault(network, [])
-        if is_known(known, searches, seed) or not runs.in_time(name):
+        own = searches(seed) if callable(searches) else searches
+        if is_known(known, own, seed) or not runs.in_time(name):
             continue
         run = runs.kept(
             name,
-            {"network": network, "seed": seed, "searches": searches, "overrides": overrides},
-            partial(one_of_each, network, seed, runs.folder, searches, overrides),
+            {"network": network, "seed": seed, "searches": own, "overrides": overrides},
+            partial(one_of_each, network, seed, runs.folder, own, overrides),
         )
         if run is not None:
             known.append(run)

@@ -156,6 +156,7 @@ def pairs(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
         )
         return None if run is None else Searched(**run)
 
+    runs.progress.expect(3 * sum(map(len, listed.values())))  # two searches by the backend for each pair
     with pool_of(arguments, target) as pool:
         for number in range(arguments.from_pair, arguments.pairs):
             for kind in kinds:
@@ -193,9 +194,12 @@ def sets(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
     """Part `sets`: all methods of a set, then the next set."""
     trials = arguments.trials
     found = {name: list(each) for name, each in runs.earlier.get("sets", {}).items()}
-    for seed, name in in_turns(arguments.sets or list(operator_sets.SETS), arguments.runs or 1):
+    turns = list(in_turns(arguments.sets or list(operator_sets.SETS), arguments.runs or 1))
+    methods_of = {name: arguments.methods or operator_sets.methods_of(name) for _, name in turns}
+    runs.progress.expect(sum(len(methods_of[name]) + 1 for _, name in turns))
+    for seed, name in turns:
         settings, known = {"set": name, "trials": trials, "seed": seed}, found.setdefault(name, [])
-        wanted = arguments.methods or operator_sets.methods_of(name)
+        wanted = methods_of[name]
         if seed < len(known) and known[seed].keys() >= set(wanted):
             continue
         methods: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Compared searches of one task: the backend, ETO, ETO ranked by the model, TopK."""
+"""Compared searches of one task: the backend, ETO, ETO ranked by the model, with one-core programs, TopK."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ from foretune.inference.workers.searchers import start_searchers
 from foretune.models.checkpoints.shipped import AUTO
 from tvm.target import Target
 
-BACKEND, ETO, RANKED, TOP_K = METHODS = ("backend", "eto", "eto_ranked", "top_k")
+BACKEND, ETO, RANKED, ONE_CORE, TOP_K = METHODS = ("backend", "eto", "eto_ranked", "eto_one_core", "top_k")
+
+BY_MODEL = {RANKED: 0.0, ONE_CORE: 5e5}
+"""Operations of a task up to which a search ranked by the model also visits programs for one core."""
 
 STOCK = StockConfig()
 """The backend's search: MetaSchedule's own."""
@@ -89,7 +92,7 @@ def searched(
     The search alternates with the measurements in this process, so nothing else runs during them.
     """
     config = replace(settings_of(method, trials, seed, stock), processes=0).fitted(target)
-    checkpoint = fitting_checkpoint(AUTO, target) if method == RANKED else None
+    checkpoint = fitting_checkpoint(AUTO, target) if method in BY_MODEL else None
     with tempfile.TemporaryDirectory() as folder:
         hardware = pool.hardware()
         searchers = start_searchers(config, target, checkpoint, hardware, most=1)
@@ -117,10 +120,15 @@ def searched(
 def settings_of(method: str, trials: int, seed: int, stock: StockConfig = STOCK) -> OneShotConfig:
     """Search of a method; the backend measures `trials` candidates, and the others at most as many."""
     eto = EtoConfig(trials=trials)
-    if method == RANKED:
+    if method in BY_MODEL:
         rounds = max(1, trials // 3 // RANKED_ROUND)
         return OneShotConfig(
-            {"name": "reuse", "rank": "model", "backend": "draft"},
+            {
+                "name": "reuse",
+                "rank": "model",
+                "backend": "draft",
+                "one_core_flops": BY_MODEL[method],
+            },
             rounds=rounds,
             top_k=rounds * RANKED_ROUND,
             finalists=0,
@@ -139,9 +147,11 @@ def _planner(
         return LatencySharePlanner(config)
     parent = donor.task.workload_hash
     tree = ReuseTree({parent: ROOT, task.workload_hash: parent}, {})
+    by_model = ChildBudget(config.per_round, starts=2, rounds=config.rounds, reused=1)
     child = {
         ETO: ChildBudget(config.per_round, starts=0, total=config.eto.trials, reused=1),
-        RANKED: ChildBudget(config.per_round, starts=2, rounds=config.rounds, reused=1),
+        RANKED: by_model,
+        ONE_CORE: by_model,
         TOP_K: ChildBudget(starts=config.eto.top_k, search=False),
     }[method]
     return ReusePlanner(

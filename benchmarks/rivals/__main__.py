@@ -1,13 +1,15 @@
 """Tuned networks compared with a user's other choices: PyTorch eager, torch.compile, ONNX Runtime, OpenVINO.
 
     python -m benchmarks.rivals
+    python -m benchmarks.rivals --runs 3 --keep --extend --minutes 120
     python -m benchmarks.rivals --networks squeezenet resnet18 -- search=high_efficiency
     python -m benchmarks.rivals --target cuda --networks resnet18 -- budget_s=300
 
 Each network is tuned by `foretune tune` from an empty database and timed in turns with its rivals, each in a
-separate process. Measured networks are kept in `outputs/benchmarks/rivals` until the commit changes, or
-beyond it with `--keep`, so a stopped benchmark resumes. 13 networks take about 45 minutes on two cores. On a
-GPU, PyTorch's engines are the only rivals.
+separate process. `--runs` repeats this with other seeds. Measured networks are kept in
+`outputs/benchmarks/rivals` until the commit changes, or beyond it with `--keep`, so a stopped benchmark
+resumes. A run of 13 networks takes about 45 minutes on two cores. On a GPU, PyTorch's engines are the only
+rivals.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--networks", nargs="+", default=NETWORKS, help="(%(default)s)")
     add("--target", default="llvm", help="target of foretune tune (%(default)s)")
     add("--rival-limit-s", type=float, default=90.0, help="seconds a rival may compile (%(default)s)")
+    add("--runs", type=int, default=1, help="tunings and timings of each, by seed (%(default)s)")
     add("--rivals", nargs="*", default=list(RIVALS), help="(%(default)s)")
     add("--minutes", type=float, help="begin no network after so many")
     add("--again", action="store_true", help="run anew what is kept")
@@ -58,23 +61,24 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
-def run_of(arguments: argparse.Namespace, network: str) -> dict[str, Any]:
-    """The run of a network, or an earlier run of the same commit."""
+def run_of(arguments: argparse.Namespace, network: str, seed: int) -> dict[str, Any]:
+    """The run of a network and seed, or an earlier run of the same commit."""
+    overrides = [*arguments.overrides, *([f"seed={seed}"] if seed else [])]
     settings = {
         "commit": commit_of(ROOT),
         "network": network,
         "rival_limit_s": arguments.rival_limit_s,
-        "overrides": arguments.overrides,
+        "overrides": overrides,
         **({} if arguments.rivals == list(RIVALS) else {"rivals": arguments.rivals}),
     }
     return kept_run(
-        arguments.runs_in / f"{network.replace(':', '-')}.json",
+        arguments.runs_in / f"{network.replace(':', '-')}{f'-{seed}' if seed else ''}.json",
         settings,
         lambda: {
             "commit": settings["commit"],
             **measure(
                 network,
-                arguments.overrides,
+                overrides,
                 rival_limit_s=arguments.rival_limit_s,
                 rivals=arguments.rivals,
             ),
@@ -94,9 +98,15 @@ def describe(network: str, run: Mapping[str, Any]) -> str:
 
 
 def merged(
-    earlier: Mapping[str, Any], runs: Mapping[str, Mapping[str, Any]], failures: Sequence[Mapping[str, Any]]
+    earlier: Mapping[str, Any],
+    runs: Mapping[str, Sequence[Mapping[str, Any]]],
+    failures: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Fields of a result, from these runs and from the other networks of an earlier result."""
+    """Fields of a result, from the runs of each network and from the other networks of an earlier result.
+
+    A row has the number of its run; all other fields are those of a network's first run.
+    """
+    firsts = {name: of[0] for name, of in runs.items()}
     tried = {*runs, *(failure["network"] for failure in failures)}
 
     def others(field: str) -> list[Any]:
@@ -109,9 +119,17 @@ def merged(
         "failures": [*others("failures"), *failures],
         "left_out": {
             **kept("left_out"),
-            **{name: run["left_out"] for name, run in runs.items() if run["left_out"]},
+            **{name: run["left_out"] for name, run in firsts.items() if run["left_out"]},
         },
-        "rows": [*others("rows"), *(row for run in runs.values() for row in run["rows"])],
+        "rows": [
+            *others("rows"),
+            *(
+                {**row, "run": number}
+                for of in runs.values()
+                for number, run in enumerate(of)
+                for row in run["rows"]
+            ),
+        ],
         "networks": {
             **kept("networks"),
             **{
@@ -122,7 +140,7 @@ def merged(
                     "calls": run["calls"],
                     **run["peak"],
                 }
-                for name, run in runs.items()
+                for name, run in firsts.items()
             },
         },
     }
@@ -133,22 +151,24 @@ def main() -> None:
     begun, began = start(), time.monotonic()
     hardware = this_machine(arguments.target)
     earlier = earlier_result(arguments, "rivals", hardware)
-    runs: dict[str, dict[str, Any]] = {}
+    runs: dict[str, list[dict[str, Any]]] = {}
     failures = []
-    for number, network in enumerate(arguments.networks, 1):
+    turns = [(network, seed) for seed in range(arguments.runs) for network in arguments.networks]
+    for number, (network, seed) in enumerate(turns, 1):
         if arguments.minutes is not None and time.monotonic() - began > 60 * arguments.minutes:
             print(
                 f"{arguments.minutes} minutes are over before {network}; the same command goes on", flush=True
             )
             break
         try:
-            runs[network] = run_of(arguments, network)
-            line = describe(network, runs[network])
+            run = run_of(arguments, network, seed)
+            runs.setdefault(network, []).append(run)
+            line = describe(network, run)
         except (subprocess.SubprocessError, OSError) as error:
             failures.append({"network": network, "error": cause_of(error)})
             line = f"{network}: failed: {cause_of(error)}"
         minutes = (time.monotonic() - began) / 60
-        print(f"[{number} of {len(arguments.networks)}, {minutes:.1f} min] {line}", flush=True)
+        print(f"[{number} of {len(turns)}, {minutes:.1f} min] {line}", flush=True)
     result = {
         "overrides": arguments.overrides,
         "rival_limit_s": arguments.rival_limit_s,

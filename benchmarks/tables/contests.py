@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from .declare import names
-from .reading import Result
+from .reading import MACHINES, Result
 
 
 def ratios(result: Result, base: str, searches: Sequence[str] = (), part: str = "networks") -> pd.DataFrame:
@@ -17,7 +17,7 @@ def ratios(result: Result, base: str, searches: Sequence[str] = (), part: str = 
     `searches` are the searches to show, by default all. `all_programs` are all measured programs of a search
     over those of `base`.
     """
-    columns = ["network", "search", "seconds", "latency", "measured", "rival", "search_s", "rival_s"]
+    columns = ["network", "seed", "search", "seconds", "latency", "measured", "rival", "search_s", "rival_s"]
     frame = pd.DataFrame(list(_rows(result.values.get(part, {}), base, searches)), columns=columns)
     counts = frame.groupby("search")[["measured", "rival"]].transform("sum")
     programs = frame["measured"] / frame["rival"].where(frame["rival"] > 0)
@@ -39,6 +39,7 @@ def _rows(networks: Mapping[str, Any], base: str, searches: Sequence[str]) -> It
                 own, rival = run[search], run[base]
                 yield {
                     "network": network,
+                    "seed": own["seed"],
                     "search": search,
                     "seconds": own["search_s"] / rival["search_s"] if "search_s" in own else None,
                     "latency": timed[search] / timed[base],
@@ -62,8 +63,22 @@ def samplers(result: Result) -> Iterator[dict[str, Any]]:
         for network, of in result.values["networks"].items():
             for run in of["runs"]:
                 latency = run["side_by_side_s"][pair] / run["side_by_side_s"]["pgs_ebs"]
-                about = {"tasks_from": tasks_from, "programs_from": programs_from}
+                about = {"tasks_from": tasks_from, "programs_from": programs_from, "seed": run[pair]["seed"]}
                 yield {**model, **about, "network": network, "latency": latency}
+
+
+def moves(result: Result) -> Iterator[dict[str, Any]]:
+    """Moves to a new device, run by run, with the seconds of the source's models and the adapted ones."""
+    if move := result.values["move"]:
+        for row in move["seeds"]:
+            yield {
+                **row,
+                "k": result.values["k"],
+                "of": ", ".join(MACHINES.get(name, name) for name in move["source"]["machines"]),
+                "records": move["source"]["records"],
+                "offline_s": sum(move["source"]["seconds"].values()),
+                "adapted_s": sum(row["adapt_s"][name] for name in ("plain", "plain-draft")),
+            }
 
 
 def starts(result: Result) -> Iterator[dict[str, Any]]:

@@ -23,6 +23,7 @@ Date and commit come from the manifests: below a table of one result, in a colum
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -44,7 +45,18 @@ RESULT, MACHINE = "_result", "machine"
 
 FORMATS: Mapping[str, Callable[[Any], str]] = {"x": times, "ms": milliseconds, "s": duration}
 
+RUNS = 3
+"""Fewest runs that can claim a lead."""
+
+UNSURE = "~"
+"""Mark of a claim that is not sure."""
+
+UNSURE_NOTE = "A tilde marks a ratio that claims nothing: fewer than three runs, or a range that contains 1."
+
 FIELD = re.compile(r"\{([^{}]+)\}")
+CLAIMED = re.compile(r"claim|@ ?runs")
+"""Columns whose cells may have the mark."""
+
 SPEC = re.compile(r"(?P<value>.+?)(?:\s*\|\s*(?P<show>[^@]+?))?(?:\s*@\s*(?P<over>\w+))?")
 NAME = re.compile(r"`[^`]+`|(?<![\w.])[A-Za-z_][\w.]*")
 
@@ -60,12 +72,38 @@ def name_of(key: str, value: Any) -> str:
     return names().get(key, {}).get(value, str(value))
 
 
+@dataclass(frozen=True)
+class Claim(Spread):
+    """Median, minimum and maximum of the ratios to a reference, one per run."""
+
+    runs: int
+
+    @classmethod
+    def of(cls, ratios: Sequence[float]) -> Claim:
+        return cls(statistics.median(ratios), min(ratios), max(ratios), len(ratios))
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether at least RUNS runs all differ from the reference in the same direction; it needs none."""
+        is_reference = self.least == self.most == 1
+        return is_reference or (self.runs >= RUNS and not self.least <= 1 <= self.most)
+
+
 def _log_means(values: pd.Series, group: pd.DataFrame) -> Spread:
     """Geometric mean over networks of those of their runs, with the least and the most network."""
     if values.min() <= 0:
         return Spread(0.0, 0.0, 0.0)
     means = np.exp(np.log(values).groupby(group["network"]).mean())
     return geometric_spread(means.tolist())
+
+
+def _run_means(values: pd.Series, group: pd.DataFrame) -> Claim:
+    """Geometric means over networks, one for each run that has all networks."""
+    if values.min() <= 0:
+        return Claim(0.0, 0.0, 0.0, 1)
+    runs = np.log(values).groupby(group["seed"])
+    means = np.exp(runs.mean()[runs.count() == group["network"].nunique()])
+    return Claim.of(means.tolist() or [_log_means(values, group).middle])
 
 
 AGGREGATES: Mapping[str, Callable[[pd.Series, pd.DataFrame], Any]] = {
@@ -81,7 +119,10 @@ AGGREGATES: Mapping[str, Callable[[pd.Series, pd.DataFrame], Any]] = {
     "geomean": lambda values, _: geometric_spread(values.tolist()).middle,
     "spread": lambda values, _: geometric_spread(values.tolist()),
     "medians": lambda values, _: median_spread(values.tolist()),
+    "claim": lambda values, _: Claim.of(values.tolist()),
+    "fewest": lambda values, group: values.groupby(group["network"]).count().min(),
     "bests": lambda values, group: geometric_spread(values.groupby(group["network"]).first().tolist()),
+    "runs": _run_means,
     "networks": lambda values, group: _log_means(values, group).middle,
     "network_spread": _log_means,
 }
@@ -131,10 +172,11 @@ def column_of(frame: pd.DataFrame, key: str) -> pd.Series:
 
 
 def shown(value: Any, show: str, key: str = "") -> str:
-    """Text of a value; a spread is written with its least and most."""
+    """Text of a value; a spread is written with its least and most, a claim that is not sure with a tilde."""
     if isinstance(value, Spread):
+        mark = UNSURE if isinstance(value, Claim) and not value.is_sure else ""
         middle, least, most = (shown(one, show) for one in (value.middle, value.least, value.most))
-        return middle if value.least == value.most else f"{middle} ({least} to {most})"
+        return mark + (middle if value.least == value.most else f"{middle} ({least} to {most})")
     if isinstance(value, Result):
         return value.measured
     if value is None or value != value:
@@ -194,7 +236,11 @@ class Table:
         else:
             columns = {MACHINE: MACHINE, **columns, "measured": RESULT}
         by = [*self.by, *([] if self.pool else [RESULT])] if self.by or self.pool else []
-        return table_text(cells_of(frame, columns, by), note)
+        cells = cells_of(frame, columns, by)
+        claims = CLAIMED.search(" ".join(columns.values()))
+        if claims and cells.map(lambda cell: UNSURE in cell).any(axis=None):
+            note = f"{note} {UNSURE_NOTE}".strip()
+        return table_text(cells, note)
 
 
 def cells_of(frame: pd.DataFrame, columns: Mapping[str, str], by: Sequence[str] = ()) -> pd.DataFrame:

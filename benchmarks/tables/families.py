@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..tuning_curves.beside import NEAR, seconds_to
+from ..families import TRIALS_A_TASK
+from ..tuning_curves.beside import NEAR, latency_at, seconds_to
 from .declare import names
 from .reading import Result
 
@@ -52,15 +53,33 @@ def stock(result: Result) -> Iterator[dict[str, Any]]:
         for name in names()["scheduler"]:
             for run in part.get("stock", ()):
                 if name in run and run[name]["left_out"] == run[STOCK_RIVAL]["left_out"]:
-                    curves = (run[one]["curve"] for one in (name, STOCK_RIVAL))
-                    yield {"network": network, "scheduler": name, **over_rival(*curves)}
+                    about = {
+                        "network": network,
+                        "scheduler": name,
+                        "trials": run[name].get("trials", TRIALS_A_TASK),
+                    }
+                    yield {**about, **over_rival(run[name], run[STOCK_RIVAL])}
 
 
-def over_rival(curve: Sequence[Any], rival: Sequence[Any]) -> dict[str, Any]:
-    """Last latency and seconds to a rival's last latency over the rival's, and whether the run reaches it."""
-    found: dict[str, Any] = {"last": curve[-1][1] / rival[-1][1], "last_s": curve[-1][0] / rival[-1][0]}
+def over_rival(run: Mapping[str, Any], rival: Mapping[str, Any]) -> dict[str, Any]:
+    """A run of stock's search over a rival that measured as many programs.
+
+    `half` and `last` are the latencies at half of the programs and at all of them, `same_s` at the seconds of
+    the run that ends first. `near` and `end` are the seconds to the rival's last latency, or near it; a run
+    that does not get there counts with all its seconds. Older runs lack the programs.
+    """
+    curve, other = run["curve"], rival["curve"]
+    end_s = min(curve[-1][0], other[-1][0])
+    found: dict[str, Any] = {"last": curve[-1][1] / other[-1][1], "last_s": curve[-1][0] / other[-1][0]}
+    found["same_s"] = latency_at(curve, end_s) / latency_at(other, end_s)
+    if "programs" in run and "programs" in rival:
+        both = [
+            [(n, s) for n, (_, s) in zip(one["programs"], one["curve"], strict=True)] for one in (run, rival)
+        ]
+        half = min(points[-1][0] for points in both) / 2
+        found["half"] = latency_at(both[0], half) / latency_at(both[1], half)
     for name, slack in (("near", NEAR), ("end", 1.0)):
-        own, theirs = (seconds_to(one, slack * rival[-1][1]) for one in (curve, rival))
+        own, theirs = (seconds_to(one, slack * other[-1][1]) for one in (curve, other))
         found[name] = (curve[-1][0] if own is None else own) / theirs
         found[f"{name}_reached"] = int(own is not None)
     return found
@@ -70,6 +89,6 @@ def campaign(result: Result) -> Iterator[dict[str, Any]]:
     """Runs of FamilySeer's Algorithm 1 in stock MetaSchedule on a GPU."""
     for network, runs in result.values["networks"].items():
         for run in runs:
-            curves = [run.get(name, {}).get("curve") for name in ("stock, foresee", STOCK_RIVAL)]
-            if all(curves):
-                yield {"network": network, "trials": result.values["trials"], **over_rival(*curves)}
+            both = [run.get(name) or {} for name in ("stock, foresee", STOCK_RIVAL)]
+            if all(one.get("curve") for one in both):
+                yield {"network": network, "trials": result.values["trials"], **over_rival(*both)}

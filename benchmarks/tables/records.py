@@ -12,6 +12,8 @@ from ..common import ROOT, machine_name, read_json
 from .declare import cells_of, table_text
 from .reading import MACHINES, Result, Results, times
 
+DATA, SHARDS = ROOT / "data", "records-*.parquet"
+
 DATASETS = {
     "cpu": "drawn from the prior, on the trajectory of searches",
     "cpu-proposed": "proposed by searches of tasks of `data/cpu`, a quarter at random",
@@ -32,22 +34,34 @@ DATASETS = {
     "samplers-random-random": "the same, random programs",
     "samplers-zoo-ebs": "tasks of the zoo, on the trajectory of searches",
     "samplers-zoo-random": "the same, random programs",
+    "samplers-pgs-ebs-4": "tasks from the prior, on the trajectory of searches in rounds of four",
+    "samplers-pgs-pretrained-4": "the same, on the trajectory of searches by the shipped model",
+    "samplers-random-ebs-4": "tasks at random, on the trajectory of searches in rounds of four",
+    "samplers-random-pretrained-4": "the same, on the trajectory of searches by the shipped model",
+    "samplers-zoo-ebs-4": "tasks of the zoo, on the trajectory of searches in rounds of four",
+    "samplers-zoo-pretrained-4": "the same, on the trajectory of searches by the shipped model",
     "networks": "tasks of the headline networks, to test on; not trained on",
     "networks-random": "random programs of seven networks as they are tuned, to replay; not trained on",
+    "dense": "many programs of each task of TenSet's test networks, half random, half evolved; to test on",
 }
-"""Description of the records in each dataset."""
+"""Description of the records in each dataset, which may be missing."""
+
+
+def _measured() -> dict[str, str]:
+    """The datasets with records."""
+    return {name: words for name, words in DATASETS.items() if any((DATA / name).glob(SHARDS))}
 
 
 def records(results: Results) -> str:
     """One row per dataset, counted from its files."""
     rows, workloads = [], []
-    for name, words in DATASETS.items():
-        paths = sorted((ROOT / "data" / name).glob("records-*.parquet"))
+    for name, words in _measured().items():
+        paths = sorted((DATA / name).glob(SHARDS))
         found = pd.concat([pd.read_parquet(path, columns=["workload_hash", "failure"]) for path in paths])
         valid = found.loc[found["failure"].isna(), "workload_hash"]
         workloads.append(valid)
         counts = [f"{valid.nunique():,}", f"{len(valid):,} of {len(found):,}"]
-        rows.append([f"`data/{name}`", words, machines_in(ROOT / "data" / name), *counts])
+        rows.append([f"`data/{name}`", words, machines_in(DATA / name), *counts])
     whole = pd.concat(workloads)
     note = f"{len(whole):,} valid records of {whole.nunique():,} tasks in all, counted from the files."
     return table_text(
@@ -61,8 +75,8 @@ def low_peaks(results: Results) -> str:
     from foretune.dataset.records.store import RecordStore
 
     rows = []
-    for name in DATASETS:
-        for low in read_overview(RecordStore(ROOT / "data" / name)).low_peaks:
+    for name in _measured():
+        for low in read_overview(RecordStore(DATA / name)).low_peaks:
             peak, fastest = low.hardware.peak_gflops, low.fastest_gflops
             device = f"{_machine(low.hardware)}, `{low.hardware.hardware_id}`"
             rates = [f"{rate:.3g} GFLOP/s" for rate in (peak, fastest)]
@@ -102,7 +116,7 @@ def label_noise(results: Results) -> str:
         **{"Spearman": f"{best}spearman | .3f", "pairs": f"{best}pairwise_accuracy | .3f"},
         **{"top-1": f"{best}top_1 | .3f", "top-5": f"{best}top_5 | .3f", "R2": f"{best}r2 | .2f"},
     }
-    frame = pd.json_normalize([read_json(ROOT / "data" / "cpu" / "label_noise.json")])
+    frame = pd.json_normalize([read_json(DATA / "cpu" / "label_noise.json")])
     return table_text(cells_of(frame, columns), "`data/cpu/label_noise.json`")
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ..tuning_curves.beside import beside
-from .declare import name_of
+from ..common import median_spread
+from ..tuning_curves.beside import beside, stock_of
+from .declare import Claim, name_of, shown
 from .reading import Result, milliseconds
 
 FORETUNE = "foretune"
@@ -21,31 +23,52 @@ SHOWN_TASKS, NAME_CHARS = 3, 40
 
 
 def rivals(result: Result) -> pd.DataFrame:
-    """A row per network and rival: the latency's cell, `ratio` to the tuned network, and the best rival.
+    """A row per network and rival: medians over its runs, the latency's cell, and the best rival.
 
-    Ratios of timings that were disturbed or failed are missing.
+    `ratio` is to the tuned network of the same run. `best` is the least ratio of a network's rivals, and
+    `claim` its text with the range over the runs. Timings that were disturbed or failed are missing.
     """
-    frame = pd.DataFrame(result.values["rows"])
-    failed = frame["error"] != ""
-    claimed = frame["latency_s"].where(~(failed | frame["disturbed"]))
-    ours = claimed[frame["rival"] == FORETUNE].groupby(frame["network"]).first()
-    ratio = (claimed / frame["network"].map(ours)).where(frame["rival"] != FORETUNE)
-    best = ratio.groupby(frame["network"]).transform("min")
+    frame = pd.DataFrame([{"run": 0, **row} for row in result.values["rows"]])
+    frame["failed"] = frame["error"] != ""
+    frame["claimed"] = frame["latency_s"].where(~(frame["failed"] | frame["disturbed"]))
+    ours = frame[frame["rival"] == FORETUNE].set_index(["network", "run"])["claimed"]
+    tuned = ours.reindex(pd.MultiIndex.from_frame(frame[["network", "run"]])).to_numpy()
+    frame["ratio"] = (frame["claimed"] / tuned).where(frame["rival"] != FORETUNE)
+    groups = frame.groupby(["network", "rival"], sort=False)
+    found = groups.agg({"ratio": "median", "failed": "all", "run": "nunique"}).reset_index()
+    for name in ("ready_s", "peak_mb"):
+        known = pd.to_numeric(frame[name]).where(~frame["failed"])
+        found[name] = known.groupby(groups.ngroup()).median()
+    first = groups.first().reset_index()
+    best = found["ratio"].groupby(found["network"]).transform("min")
+    best_rival = found["network"].map(found[found["ratio"] == best].set_index("network")["rival"])
     networks = result.values["networks"]
-    texts = [milliseconds(seconds) if seconds == seconds else "disturbed" for seconds in claimed]
-    return frame.assign(
-        cell=np.where(failed, "failed", texts),
-        ratio=ratio,
+    return first[["network", "rival", "dtype", "version", "error"]].assign(
+        **found[["ratio", "failed", "ready_s", "peak_mb"]],
+        runs=found["run"],
+        cell=[_cell(group) for _, group in groups],
         best=best,
-        best_rival=frame["network"]
-        .map(frame[ratio == best].set_index("network")["rival"])
-        .map(lambda rival: name_of("rival", rival)),
-        failed=failed,
-        ready_s=frame["ready_s"].where(~failed),
-        peak_mb=frame["peak_mb"].where(~failed),
-        share=[networks.get(name, {}).get("share_of_peak") for name in frame["network"]],
+        best_rival=best_rival.map(lambda rival: name_of("rival", rival)),
+        claim=[
+            _claim(frame, network, rival) for network, rival in zip(found["network"], best_rival, strict=True)
+        ],
+        share=[networks.get(name, {}).get("share_of_peak") for name in found["network"]],
         which=result.variant,
     )
+
+
+def _cell(runs: pd.DataFrame) -> str:
+    """Median latency of a rival's runs with the range."""
+    if runs["failed"].all():
+        return "failed"
+    known = runs["claimed"].dropna().tolist()
+    return shown(median_spread(known), "ms") if known else "disturbed"
+
+
+def _claim(frame: pd.DataFrame, network: str, rival: str) -> str:
+    """Median ratio of a rival with the range over the runs."""
+    ratios = frame.loc[(frame["network"] == network) & (frame["rival"] == rival), "ratio"].dropna().tolist()
+    return shown(Claim.of(ratios), "x") if ratios else "-"
 
 
 def note(found: Sequence[Result]) -> str:
@@ -64,7 +87,7 @@ def note(found: Sequence[Result]) -> str:
         for row in rows
         if row["error"]
     ]
-    said += f" Failed: {'; '.join(sorted(failures))}." if failures else ""
+    said += f" Failed: {'; '.join(sorted(set(failures)))}." if failures else ""
     for network, timings in values.get("launches", {}).items():
         for way, seconds in timings.items():
             times = ", ".join(f"{name_of('rival', name)} {milliseconds(s)}" for name, s in seconds.items())
@@ -90,14 +113,23 @@ def lost(result: Result) -> Iterator[dict[str, Any]]:
 
 
 def single_tasks(result: Result) -> Iterator[dict[str, Any]]:
-    """Tasks of `tuning_curves`, foretune and stock MetaSchedule."""
+    """Tasks of `tuning_curves`, foretune and stock MetaSchedule.
+
+    `claim` is the speed with its range between the extreme runs of both, which contains 1 if these overlap.
+    """
     for name, row in result.values["tasks"].items():
-        one = beside(row)
+        one, runs = beside(row), row["runs"]
+        own, stock = (
+            [math.inf if run["cold_s"] is None else run["cold_s"] for run in runs[tuner]]
+            for tuner in ("foretune", stock_of(runs))
+        )
+        ends = min(stock) / max(own), max(stock) / min(own)
         yield {
             **vars(one),
             "less_time": one.less_time,
             "near": one.less_time_near,
-            "cold": one.cold,
+            "claim": Claim(one.cold, *ends, min(len(own), len(stock))),
+            "runs": f"{len(own)}, {len(stock)}",
             "task": f"`{name}`",
         }
 

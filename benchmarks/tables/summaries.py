@@ -9,7 +9,7 @@ import pandas as pd
 
 from ..common import geometric_mean
 from . import contests, templates
-from .declare import Column, name_of, table_text
+from .declare import UNSURE, UNSURE_NOTE, Column, name_of, table_text
 from .reading import Result, Results, duration, not_measured, times
 from .speed import FORETUNE, rivals
 
@@ -24,7 +24,7 @@ def today(results: Results) -> str:
         frame = rivals(result)
         for network in FIRST if number == 0 else ():
             of = frame[frame["network"] == network].set_index("rival")
-            over = f"{times(of['ratio']['eager'])} PyTorch eager, {times(of['best'].iloc[0])} the best rival"
+            over = f"{times(of['ratio']['eager'])} PyTorch eager, {of['claim'].iloc[0]} the best rival"
             commit = result.values["networks"][network]["commit"][:7]
             took = duration(of["ready_s"][FORETUNE])
             rows.append(
@@ -41,15 +41,15 @@ def today(results: Results) -> str:
         label = f"{frame['network'].nunique()} networks, {result.machine}, search alone"
         over = f"{times(speed)} MetaSchedule with 64 programs a task"
         rows.append([label, f"1/{less:.0f} of MetaSchedule's time", over, result.measured])
-    heads = ["network", "tuning takes", "speed of the result", "measured"]
-    return (
-        table_text(pd.DataFrame(rows, columns=heads)) if rows else not_measured("python -m benchmarks.rivals")
-    )
+    if not rows:
+        return not_measured("python -m benchmarks.rivals")
+    frame = pd.DataFrame(rows, columns=["network", "tuning takes", "speed of the result", "measured"])
+    return table_text(frame, UNSURE_NOTE if UNSURE in "".join(frame["speed of the result"]) else "")
 
 
 NO_GAIN = {
     "fasor": {
-        "Fasor's search as published": ("fasor", "default"),
+        "the deep Q-network without measurements and templates": ("fasor", "default"),
         "pretuned starts": ("pretuned", "default"),
         "a sub-space of 6 primitives": ("sub_space_6", "default"),
         "the deep Q-network": ("dqn", "default"),

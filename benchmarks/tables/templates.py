@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..epilogues import SEPARATE
 from .declare import names
 from .reading import Result
 
@@ -17,6 +18,18 @@ def shapes(result: Result) -> pd.DataFrame:
     rows = pd.DataFrame(result.values["shapes"])
     best = rows.sort_values("latency_s").drop_duplicates(["shape", "dtype"]).sort_index()
     return best.assign(percent=100 * best["share_of_peak"])
+
+
+def epilogues(result: Result) -> Iterator[dict[str, Any]]:
+    """Networks with fused epilogues, run by run and by data type, compared with separate functions."""
+    for network, of in result.values["networks"].items():
+        for run in of["runs"]:
+            timed = run["side_by_side_s"]
+            for dtype in (name for name in timed if f"{name} {SEPARATE}" in timed):
+                separate_s = timed[f"{dtype} {SEPARATE}"]
+                about = {"network": network, "dtype": dtype, "seed": run[dtype]["seed"]}
+                times = {"fused_s": timed[dtype], "separate_s": separate_s}
+                yield {**about, **times, "speed": separate_s / timed[dtype]}
 
 
 def contests(result: Result) -> pd.DataFrame:

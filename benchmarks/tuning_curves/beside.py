@@ -73,6 +73,12 @@ def seconds_to(curve: Sequence[Sequence[float]], goal_s: float) -> float | None:
     return next((at_s for at_s, latency_s in curve if latency_s <= goal_s), None)
 
 
+def latency_at(curve: Sequence[Sequence[float]], spent: float) -> float:
+    """Latency of a curve of (seconds or programs, latency) after so many; the first one before it begins."""
+    reached = [latency for at, latency in curve if at <= spent]
+    return reached[-1] if reached else curve[0][1]
+
+
 def _near(run: Mapping[str, Any]) -> float:
     """Seconds of a run until its curve is within NEAR of its last program."""
     near_s = None if run["cold_s"] is None else seconds_to(run["curve"], NEAR * run["cold_s"])

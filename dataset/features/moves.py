@@ -82,10 +82,20 @@ def inverse(action: int) -> int:
 
 
 class AdjacentMoves:
-    """Moves within the design space of one sketch."""
+    """Moves within the design space of one sketch.
 
-    def __init__(self, space: SketchSpace) -> None:
+    With `within`, the same sketch with fewer values of its decisions, a move goes on to the next value that
+    occurs there. The outermost factor of a tile is free, because it is the rest of the extent.
+    Candidates from outside may move, too: their other decisions keep their values.
+    """
+
+    def __init__(self, space: SketchSpace, within: SketchSpace | None = None) -> None:
         self.space = space
+        self._allowed = [
+            np.ones(table.shape, dtype=np.bool_) if within is None else _occurs(table, within.domains[number])
+            for number, table in enumerate(space.domains)
+        ]
+        """Whether the factors or the value of each row of a domain occur within, bool [n_values, width]."""
         self._next: dict[int, tuple[int, NDArray[np.int32]]] = {}
         """Decision of each action of this sketch, and for each of its values the next one, or -1."""
         self._located: dict[int, int] = {}
@@ -99,10 +109,13 @@ class AdjacentMoves:
             if decision in producers:
                 self._located[number] = decision
             elif action.step:
-                self._next[number] = decision, _along(len(space.domains[decision]), action.step)
+                along = _along(len(space.domains[decision]), action.step)
+                self._next[number] = decision, _onwards(along, self._allowed[decision][:, 0])
             elif max(action.grows, action.shrinks) < (width := space.sketch.decisions[decision].width):
                 steps = _tile_steps(*_tile(space.domains[decision], space.sketch, decision))
-                self._next[number] = decision, steps[width - 1 - action.grows, width - 1 - action.shrinks]
+                changed = [width - 1 - action.grows, width - 1 - action.shrinks]
+                inner = self._allowed[decision][:, [column for column in changed if column]]
+                self._next[number] = decision, _onwards(steps[tuple(changed)], np.all(inner, axis=1))
 
     @property
     def actions(self) -> list[int]:
@@ -149,6 +162,7 @@ class AdjacentMoves:
             [nearest[value] == value if value >= 0 else np.ones(len(here), np.bool_) for value in table]
         )
         places = np.arange(len(table))[:, None]
+        accepted &= self._allowed[decision]
         beyond = accepted & (places > here if step > 0 else places < here)
         # The first location beyond the current one in the direction of the step.
         order = places if step > 0 else -places
@@ -179,10 +193,26 @@ def _slots(sketch: Sketch) -> dict[str, list[int]]:
     return slots
 
 
+def _occurs(table: Table, within: Table) -> NDArray[np.bool_]:
+    """Whether each number of a table occurs in the same column of `within`, bool [n_values, width]."""
+    found: NDArray[np.bool_] = np.stack(
+        [np.isin(*columns) for columns in zip(table.T, within.T, strict=True)], axis=1
+    )
+    return found
+
+
 def _along(values: int, step: int) -> NDArray[np.int32]:
     """Position after each position of a table; -1 beyond its ends."""
     places = np.arange(values, dtype=np.int32) + step
     return np.where((places >= 0) & (places < values), places, -1).astype(np.int32)
+
+
+def _onwards(following: NDArray[np.int32], allowed: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """The first allowed position on the way that `following` leads from each position; -1 if none is."""
+    found = following
+    while (passed := (found >= 0) & ~allowed[found]).any():
+        found = np.where(passed, following[found], found)
+    return found
 
 
 def _tile(table: Table, sketch: Sketch, decision: int) -> tuple[int, int, int]:

@@ -37,6 +37,7 @@ class ExplorationStrategy(DescendingStrategy):
     """Walks of an explorer; the strategy replays their best programs, and the cost model rates them."""
 
     Config = ExplorationConfig
+    narrows_space = True
 
     @classmethod
     def checkpoints(cls, config: Any) -> tuple[str, ...]:
@@ -105,7 +106,8 @@ class ExplorationSampler(DescendingSampler):
     """Walks with an explorer in each sketch of a task, and proposes the programs with the best ratings.
 
     Sketches have equal shares of the candidates. Walks begin with the fastest measured programs and the start
-    candidates of their sketch, or with random programs if the sketch has neither.
+    candidates of their sketch, or with random programs if the sketch has neither. In a narrowed design space,
+    moves lead to values of that space: a start from outside keeps its values of untuned decisions.
     """
 
     name = "dqn"
@@ -131,7 +133,19 @@ class ExplorationSampler(DescendingSampler):
             raise
         except Exception as error:  # TVM raises ScheduleError, InternalError and others
             raise UnexplorableError(f"{type(error).__name__}: {error}") from error
-        spaces = [TaskSpace(one, reading.structure, vector, resources.hardware) for one in found]
+        whole = {id(one.sketch): one for one in found}
+        narrowed = found if setting.narrow is None else setting.narrow(found)
+        self._is_narrowed = narrowed is not found
+        spaces = [
+            TaskSpace(
+                whole[id(one.sketch)],
+                reading.structure,
+                vector,
+                resources.hardware,
+                one if self._is_narrowed else None,
+            )
+            for one in narrowed
+        ]
         self._spaces = [one for one in spaces if one.moves.legal(one.draw(1, self.rng)).any()]
         if not self._spaces:
             raise UnexplorableError("no sketch has a decision that a move changes")
@@ -156,6 +170,13 @@ class ExplorationSampler(DescendingSampler):
 
     def _draw(self) -> LivePrograms:
         return self._round(self.per_round, self._config.iterations)
+
+    def _draw_random(self) -> LiveProgram | None:
+        """See ProgramSampler. MetaSchedule would also draw decisions that the narrowed space leaves out."""
+        if not self._is_narrowed:
+            return super()._draw_random()
+        space = self._spaces[self.rng.integers(len(self._spaces))]
+        return self._replay(space.space.traces(space.draw(1, self.rng))[0])
 
     def _round(self, count: int, iterations: int) -> LivePrograms:
         """Up to `count` new candidates: the best-rated programs, then random ones."""

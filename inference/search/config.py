@@ -102,7 +102,7 @@ class OneShotConfig:
         if SPACES.find(self.space).needs_narrowing and not self.strategy_class.narrows_space:
             raise OneShotConfigError(
                 f"search.space={self.space}: search/strategy={self.strategy.name} draws from all decisions "
-                f"of MetaSchedule; use search/strategy=draft, or search.space={STOCK}"
+                f"of MetaSchedule; use search/strategy=draft or dqn, or search.space={STOCK}"
             )
         if self.reuse not in (OFF, AUTO) and not self.measure:
             raise OneShotConfigError(

@@ -117,6 +117,21 @@ def latency_r2(predicted_s: FloatArray, latency_s: FloatArray) -> float:
     return r2(np.log(np.asarray(predicted_s, np.float64)[ran]), np.log(latency_s[ran]))
 
 
+def task_mean_s(latency_s: FloatArray, group: NDArray[Any]) -> FloatArray:
+    """Geometric mean latency of each program's task in seconds, over the programs that ran; NaN if none did.
+
+    It is the best prediction that knows the task and nothing of the program, so its `latency_r2` is the share
+    of the variance that tasks alone explain.
+    """
+    _, task = np.unique(group, return_inverse=True)
+    ran = np.isfinite(latency_s)
+    sums = np.bincount(task[ran], np.log(latency_s[ran]), minlength=task.max(initial=-1) + 1)
+    counts = np.bincount(task[ran], minlength=len(sums))
+    with np.errstate(invalid="ignore"):
+        means: FloatArray = np.exp(sums / counts)[task]
+    return means
+
+
 def top_k_score(ordered: FloatArray, k: int) -> float:
     """Best score among the k highest predictions of one group, whose scores are ordered `by_prediction`.
 

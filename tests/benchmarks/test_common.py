@@ -26,6 +26,7 @@ from benchmarks.common import (
     warm_seconds,
     write_result,
 )
+from benchmarks.kept_runs import Progress
 
 ZEN3 = Hardware.from_json((ROOT / "data/cpu-zen3/hardware-a3b528cb67c5.json").read_text())
 
@@ -110,6 +111,18 @@ def test_a_kept_run_counts_only_with_the_file_that_it_wrote(tmp_path):
     library.unlink()
     assert kept(0, "third") == "third"
     assert made == ["first", "interrupted", "second", "third"]
+
+
+def test_progress_estimates_from_the_new_runs_alone(monkeypatch, capsys):
+    clock = iter([0.0, 60.0, 100.0, 280.0])
+    monkeypatch.setattr("benchmarks.kept_runs.time.monotonic", lambda: next(clock))
+    progress = Progress()
+    progress.expect(4)
+    assert progress.timed(lambda: "new")() == "new"
+    progress.timed(lambda: "kept")  # the kept run is not made
+    progress.timed(lambda: "new")()
+    said = ["3 runs left, 3 min 00 s at most at this pace", "1 run left, 2 min 00 s at most at this pace"]
+    assert capsys.readouterr().out.splitlines() == said
 
 
 def test_turns_begin_with_another_contestant_each_round():

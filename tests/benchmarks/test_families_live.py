@@ -26,7 +26,9 @@ def test_a_curve_begins_where_each_task_that_ran_has_a_latency():
     curve = live.Curve(tasks)
     for task, seconds in ((0, [0.3, 0.2]), (1, None), (2, [0.5]), (0, [0.1]), (2, [0.9])):
         curve.note(task, [RunnerResult(seconds, None if seconds else "ended")])
-    assert [latency_s for _, latency_s in curve.points()] == pytest.approx([0.9, 0.7, 0.7])
+    points = curve.points()
+    assert [latency_s for *_, latency_s in points] == pytest.approx([0.9, 0.7, 0.7])
+    assert [programs for _, programs, _ in points] == [3, 4, 5]
     assert curve.left_out() == ["take"]
 
 
@@ -51,11 +53,11 @@ def test_the_searches_of_a_run_are_chosen(monkeypatch):
         return live.live(lambda name, settings, make: make(), ["a"], seeds, names, Path(), found)
 
     monkeypatch.setattr(live.contest, "one_of_each", one_of_each)
-    monkeypatch.setattr(live, "stock", lambda network, name, seed: {"seed": seed})
+    monkeypatch.setattr(live, "stock", lambda network, name, seed, trials: {"seed": seed, "trials": trials})
     found = {"b": {"runs": []}}
     found = ran([REUSE, "stock, foresee"], 1)
     assert found == {
-        "a": {"runs": [{REUSE: {"seed": 0}}], "stock": [{"stock, foresee": {"seed": 0}}]},
+        "a": {"runs": [{REUSE: {"seed": 0}}], "stock": [{"stock, foresee": {"seed": 0, "trials": 128}}]},
     }
     found = ran([REUSE, "stock, foresee"], 2)
     assert [one[REUSE]["seed"] for one in found["a"]["runs"]] == [0, 1]

@@ -91,10 +91,13 @@ def test_methods_search_as_they_say():
         "backend": "stock",
         "eto": "reuse",
         "eto_ranked": "reuse",
+        "eto_one_core": "reuse",
         "top_k": "stock",
     }
-    assert {one.top_k for method, one in settings.items() if method != "eto_ranked"} == {64}
-    assert settings["eto_ranked"].top_k <= 64 / 3
+    by_model = ("eto_ranked", "eto_one_core")
+    assert {one.top_k for method, one in settings.items() if method not in by_model} == {64}
+    assert all(settings[method].top_k <= 64 / 3 for method in by_model)
+    assert [settings[method].strategy.one_core_flops for method in by_model] == [0, 5e5]
     assert {one.seed for one in settings.values()} == {3}
     sets = {method: operator_sets.settings_of(method, 64, 0) for method in operator_sets.METHODS}
     assert sets["backend"].strategy.name == "stock"

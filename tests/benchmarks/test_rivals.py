@@ -120,6 +120,26 @@ def test_the_best_rival_is_the_fastest_that_nothing_disturbed(result: Result) ->
     assert "eager with VGG-16 (killed by signal 9)" in speed.note([result])
 
 
+def test_several_runs_have_a_range_and_claim_a_lead_if_all_agree() -> None:
+    def rows(number: int, eager_s: float, openvino_s: float) -> list[dict[str, Any]]:
+        latencies = {"foretune": 1.0, "eager": eager_s, "openvino": openvino_s}
+        about = {"network": "a", "run": number, "dtype": "float32", "version": "", "error": ""}
+        costs = {"ready_s": 1.0 + number, "peak_mb": 1.0, "disturbed": False}
+        return [{**about, **costs, "rival": name, "latency_s": s} for name, s in latencies.items()]
+
+    runs = [rows(0, 3.0, 1.2), rows(1, 4.0, 1.1), rows(2, 2.0, 0.9)]
+    values = {"rows": [row for of in runs for row in of], "networks": {}}
+    frame = speed.rivals(Result(Path(), values, {"variant": ""})).set_index("rival")
+    assert frame.loc["eager", ["ratio", "runs", "ready_s"]].tolist() == [3.0, 3, 2.0]
+    assert frame.loc["eager", "cell"] == "3000 ms (2000 ms to 4000 ms)"
+    assert frame.loc["foretune", "claim"] == "~1.10x (0.90x to 1.20x)" and frame.loc["eager", "best"] == 1.1
+    values["rows"] = [row for row in values["rows"] if row["rival"] != "openvino"]
+    frame = speed.rivals(Result(Path(), values, {"variant": ""})).set_index("rival")
+    assert frame.loc["foretune", "claim"] == "3.00x (2.00x to 4.00x)"
+    values["rows"] = [row for row in values["rows"] if row["run"] < 2]
+    assert speed.rivals(Result(Path(), values, {"variant": ""}))["claim"][0] == "~3.50x (3.00x to 4.00x)"
+
+
 def test_tasks_of_networks_behind_a_rival_tell_what_they_lose(result: Result) -> None:
     lost = list(speed.lost(result))
     assert {task["network"] for task in lost} == {"vgg16"}  # ResNet-18 is ahead
@@ -139,13 +159,13 @@ def test_an_extended_result_keeps_the_networks_that_were_not_run() -> None:
         found = of_report(name, report(), report())
         return {**found, "commit": "new", "total_s": 1.0, "stage_s": {}, "peak": {"peak_gflops": 1.0}}
 
-    before = merged({}, {name: run(name) for name in ("a", "b", "c")}, [])
+    before = merged({}, {name: [run(name)] for name in ("a", "b", "c")}, [])
     failed = {"network": "c", "error": "no memory"}
-    after = merged(before, {"b": {**run("b"), "left_out": {"tensorrt": "no GPU"}}}, [failed])
+    after = merged(before, {"b": [{**run("b"), "left_out": {"tensorrt": "no GPU"}}]}, [failed])
     assert [row["network"] for row in after["rows"]] == ["a"] * 4 + ["b"] * 4
     assert list(after["networks"]) == ["a", "b"] and after["failures"] == [failed]
     assert after["left_out"]["b"] == {"tensorrt": "no GPU"}
-    assert merged(after, {"c": run("c")}, [])["failures"] == []
+    assert merged(after, {"c": [run("c")]}, [])["failures"] == []
 
 
 def test_a_line_of_a_run_has_the_fastest_first() -> None:

@@ -16,7 +16,7 @@ def result(**values: Any) -> Any:
 
 def run(**searches: tuple[int, float, float]) -> dict[str, Any]:
     """One run of each search by programs, seconds and latency."""
-    found = {name: {"measured": n, "search_s": s} for name, (n, s, _) in searches.items()}
+    found = {name: {"seed": 0, "measured": n, "search_s": s} for name, (n, s, _) in searches.items()}
     return {**found, "side_by_side_s": {name: latency for name, (*_, latency) in searches.items()}}
 
 
@@ -56,9 +56,19 @@ def test_several_pairs_name_their_base() -> None:
     ids=["reached", "not reached"],
 )
 def test_curves_are_compared_at_the_last_latency_of_the_rival(foresee: Any, expected: Any) -> None:
-    found = families.over_rival(foresee, [[20.0, 0.04], [80.0, 0.02], [90.0, 0.02]])
+    rival = {"curve": [[20.0, 0.04], [80.0, 0.02], [90.0, 0.02]]}
+    found = families.over_rival({"curve": foresee}, rival)
     keys = ("near", "near_reached", "end", "end_reached", "last")
     assert tuple(found[key] for key in keys) == pytest.approx(expected)
+
+
+def test_stock_searches_are_compared_at_equal_programs_and_at_equal_seconds() -> None:
+    run = {"curve": [[10.0, 8.0], [30.0, 4.0], [60.0, 3.0]], "programs": [10, 40, 80]}
+    rival = {"curve": [[10.0, 9.0], [20.0, 5.0], [40.0, 2.0]], "programs": [10, 30, 80]}
+    found = families.over_rival(run, rival)
+    # At 40 seconds the run is at 4.0 and the rival at 2.0; at 40 programs they are at 4.0 and 5.0.
+    assert (found["same_s"], found["half"], found["last"]) == (2.0, 0.8, 1.5)
+    assert "half" not in families.over_rival({"curve": run["curve"]}, rival)
 
 
 def test_stock_searches_that_left_out_other_tasks_are_not_compared() -> None:

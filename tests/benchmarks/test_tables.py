@@ -36,6 +36,26 @@ def column(text: str, *rows: int) -> str:
     return Column("head", text).over(ROWS)(list(rows))
 
 
+def test_a_lead_needs_three_runs_that_agree() -> None:
+    def shown_claim(*ratios: float) -> str:
+        frame = pd.DataFrame({"network": "a", "seed": range(len(ratios)), "ratio": ratios})
+        return Column("head", "ratio | x @ claim").over(frame)(list(range(len(ratios))))
+
+    assert shown_claim(1.5, 1.1, 1.2) == "1.20x (1.10x to 1.50x)"
+    assert shown_claim(1.5, 0.9, 1.2) == "~1.20x (0.90x to 1.50x)"
+    assert shown_claim(1.5, 1.1) == "~1.30x (1.10x to 1.50x)" and shown_claim(2.0) == "~2.00x"
+    assert shown_claim(1.0, 1.0) == "1.00x"  # the reference
+
+
+def test_a_lead_over_all_networks_counts_the_runs_that_have_them_all() -> None:
+    rows = [("a", 0, 2.0), ("b", 0, 8.0), ("a", 1, 3.0), ("b", 1, 3.0), ("a", 2, 9.0)]
+    frame = pd.DataFrame(rows, columns=["network", "seed", "ratio"])
+    over = Column("head", "{ratio:x@runs} of {ratio@fewest}").over(frame)
+    assert over([0, 1, 2, 3, 4]) == "~3.50x (3.00x to 4.00x) of 2"
+    # No run has both networks, so their means count as one run.
+    assert over([1, 4]) == "~8.49x of 1"
+
+
 def test_a_path_has_a_row_for_each_item_and_names_keys() -> None:
     value = {"networks": {"a": {"runs": [{"s": 1}, {"s": 2}]}, "b": {"runs": []}}, "layers": [{"s": 3}]}
     assert unfold(value, "networks.{network}.runs[]") == [{"s": 1, "network": "a"}, {"s": 2, "network": "a"}]

@@ -132,7 +132,8 @@ def _metrics(comparison: ModelComparison) -> Table:
         [TITLES[measure], *(_with_deviation(row.means[measure], row.deviations[measure]) for row in of)]
         for measure in MEASURES
     ]
-    rows.append(["latency R2", *(_known(row.facts.get("latency_r2"), ".3f") for row in of)])
+    for title, fact in (("latency R2", "latency_r2"), ("latency R2 of the tasks' means", "task_latency_r2")):
+        rows.append([title, *(_known(row.facts.get(fact), ".3f") for row in of)])
     rows.append(["seconds", *(_known(row.facts.get("seconds"), ",.0f") for row in of)])
     lower = listed([TITLES[measure] for measure in MEASURES if measure in LOWER_IS_BETTER])
     return Table(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...dataset.features.roofline import latency_bound_s
 from ...dataset.features.table import LabelledFeatures
 from ...models.checkpoints.checkpoint import Checkpoint
-from ...models.metrics.task_metrics import latency_r2
+from ...models.metrics.task_metrics import latency_r2, task_mean_s
 from ..fitting.labels import Labels
 
 
@@ -20,7 +20,8 @@ def predict(
     """Predicted scores of some rows, and facts on the model.
 
     Predicted efficiencies are divided by the best prediction of each task. A model that predicts efficiencies
-    also predicts latencies; `latency_r2` is their R2.
+    also predicts latencies; `latency_r2` is their R2. `task_latency_r2` is the R2 of each task's mean
+    latency, which knows nothing of the program.
     """
     predictor = checkpoint.predictor
     made = predictor.predict_all_table(data.features, rows)
@@ -30,5 +31,7 @@ def predict(
     }
     if predictor.target.is_absolute:
         predicted_s = predictor.target.latency_s(made.output, latency_bound_s(data.features)[rows])
-        facts["latency_r2"] = latency_r2(predicted_s, data.latency_s[rows])
+        latency_s, group = data.latency_s[rows], Labels.of(data).group[rows]
+        facts["latency_r2"] = latency_r2(predicted_s, latency_s)
+        facts["task_latency_r2"] = latency_r2(task_mean_s(latency_s, group), latency_s)
     return predictor.target.comparable(made.score, Labels.of(data).group[rows]), facts

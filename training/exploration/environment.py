@@ -50,11 +50,17 @@ class TaskSpace:
     """One sketch of a task on one device: its programs, their moves and their draft vectors."""
 
     def __init__(
-        self, space: SketchSpace, structure: TaskStructure, task: NDArray[np.float32], hardware: Hardware
+        self,
+        space: SketchSpace,
+        structure: TaskStructure,
+        task: NDArray[np.float32],
+        hardware: Hardware,
+        within: SketchSpace | None = None,
     ) -> None:
-        """`task` is the task vector, float32 [TASK_DIM]."""
+        """`task` is the task vector, float32 [TASK_DIM]; `within` limits the moves, see AdjacentMoves."""
         self.space = space
-        self.moves = AdjacentMoves(space)
+        self.moves = AdjacentMoves(space, within)
+        self._within = within
         self.device = hardware.features()
         self._featurizer = DraftFeaturizer(space.sketch, structure, hardware)
         self._task = task
@@ -65,8 +71,10 @@ class TaskSpace:
         return np.concatenate([tasks, self._featurizer(self.space.values(choices))], axis=1)
 
     def draw(self, count: int, rng: np.random.Generator) -> Choices:
-        """Programs with all decisions drawn at random, int32 [count, n_decisions]."""
-        return self.space.canonical(self.space.sample(count, rng))
+        """Programs with all decisions drawn at random within the limits, int32 [count, n_decisions]."""
+        drawn = self._within or self.space
+        values = drawn.values(drawn.sample(count, rng))
+        return self.space.canonical(self.space.choices(values))
 
     def move(self, choices: Choices, actions: NDArray[np.int64]) -> Choices:
         """Programs after one action each, with the compute locations that TVM will choose."""

@@ -38,6 +38,7 @@ from ...types import INTEGERS, NETWORK_DTYPES, STORED, TYPES, WIDE, DataType, da
 from ..low_precision.narrowing import in_stored_type
 from .channels_last import shuffles_last
 from .dead_taps import without_dead_taps
+from .epilogues import fused
 from .filled import ALIGNED, filled_channels
 from .later_reshapes import later_reshapes
 from .long_sums import long_sums
@@ -83,6 +84,8 @@ class Lowering:
     attention: str = AUTO
     """Attention in one function as an alternative to separate ones, in float32 and bfloat16 on a CPU: off or
     auto."""
+    epilogues: bool = True
+    """Fuse products with what follows them element by element (`epilogues`)."""
 
     def __post_init__(self) -> None:
         for name in ("fusion", "attention"):
@@ -171,10 +174,10 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
         passes.append(filled_channels(step_of(dtype.name) if on_cpu else ALIGNED))
     if channels_last and fill and pairs and dtype.name != WIDE:
         passes.append(widened_channels(LANES if on_cpu else ALIGNED))
-    passes += [long_sums, relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
+    passes += [long_sums, relax.transform.LegalizeOps(), *fused(lowering.epilogues)]
     if stored:
         passes.append(in_stored_type(dtype, traits(target).product_sums(dtype)))
-    if on_cpu:
+    if on_cpu and lowering.epilogues:
         passes.append(pooled_images)
     if on_cpu if lowering.prepack is None else lowering.prepack:
         passes += [relax.transform.AttachAttrLayoutFreeBuffers(), _only_weights]

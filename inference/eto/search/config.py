@@ -23,11 +23,13 @@ class ReuseConfig(StrategyConfig):
 
     name: str = "reuse"
     rank: str = BY_MODEL
+    one_core_flops: float = 0.0
     backend: Any = "draft"
 
     def __post_init__(self) -> None:
         if self.rank not in RANKS:
             raise OneShotConfigError(f"search.strategy.rank={self.rank}: use one of {', '.join(RANKS)}")
+        self.check_at_least({"one_core_flops": 0})
         object.__setattr__(self, "backend", strategy_config(self.backend))
         if isinstance(self.backend, ReuseConfig):
             raise OneShotConfigError(

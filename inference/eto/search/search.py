@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ....compiler.structure.adapting import adapted_choices, corresponds
 from ....compiler.structure.limits import GpuLimits
@@ -15,10 +15,10 @@ from ....compiler.task import Task
 from ....dataset.features.reading import task_reading
 from ...reuse.conditions import operator_from
 from ...reuse.parent import ReuseParent
-from .hierarchical import HierarchicalSearch, Search, best_of
-from .program_features import CpuFeatures, FeatureRanges, program_features
+from .hierarchical import HierarchicalSearch, Search, best_of, side_by_side
+from .program_features import CpuFeatures, FeatureRanges, Interval, program_features
 from .programs import Programs, Row, UntiledError, nest_of, registers
-from .shapes import CpuShapes, GpuShapes, Shapes
+from .shapes import CpuShapes, GpuShapes, OneCoreShapes, Shapes
 from .simplified import SimplifiedSearch
 
 
@@ -36,6 +36,8 @@ class ReuseTarget:
     """Width of a CPU's vectors."""
     features: CpuFeatures | None = None
     """Counterparts of B, T and M on a CPU; None for the defaults."""
+    one_core: bool = False
+    """Whether to visit a CPU's programs for one core, too, which are outside of ETO's range of B."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,9 @@ def shapes_of(block: Block, structure: str, target: ReuseTarget) -> Shapes | Non
     return CpuShapes(block, target.vector_bytes) if structure == CpuShapes.structure else None
 
 
-def _all(base: Row, hierarchical: HierarchicalSearch | None, simplified: SimplifiedSearch) -> Search:
+def _all(base: Row, hierarchical: Sequence[HierarchicalSearch], simplified: SimplifiedSearch) -> Search:
     """Searches the sub-sketches in sequence; each one begins with the best candidate so far."""
-    best: Row | None = None
-    if hierarchical is not None:
-        best = yield from hierarchical.search()
+    best = yield from side_by_side([one.search() for one in hierarchical])
     if best is None:  # nothing is tiled, or no legal candidate is in the ranges: the adapted program
         best = base
         yield from best_of([base])
@@ -92,15 +92,25 @@ def _same_sketch(sketch: Sketch, spaces: Sequence[SketchSpace]) -> SketchSpace |
 
 def _hierarchical(
     space: SketchSpace, base: Row, sketch: Sketch, values: Row, target: ReuseTarget
-) -> HierarchicalSearch | None:
-    shapes = shapes_of(space.sketch.block, space.sketch.structure, target)
+) -> list[HierarchicalSearch]:
+    """Algorithm 1, and with `one_core` another one for the programs of one core; empty without shapes."""
+    block = space.sketch.block
+    shapes = shapes_of(block, space.sketch.structure, target)
     if shapes is None:
-        return None
+        return []
     nest: Nest = nest_of(sketch, [values])
-    needed = float(registers(nest)[0])
+    needed, parent = float(registers(nest)[0]), program_features(nest, target.features)
+    ranges = FeatureRanges.of(operator_from("", sketch.block), operator_from("", block))
+    searched = [(shapes, ranges)]
+    if target.one_core and isinstance(shapes, CpuShapes):
+        one = Interval(1.0, 1.0).scaled(1 / float(parent.blocks[0]))
+        searched.append((OneCoreShapes(block, target.vector_bytes), replace(ranges, blocks=one)))
     try:
-        programs = Programs(space, shapes, base, needed, target.limits)
+        return [
+            HierarchicalSearch(
+                Programs(space, own, base, needed, target.limits), parent, within, target.features
+            )
+            for own, within in searched
+        ]
     except UntiledError:
-        return None
-    ranges = FeatureRanges.of(operator_from("", sketch.block), operator_from("", space.sketch.block))
-    return HierarchicalSearch(programs, program_features(nest, target.features), ranges, target.features)
+        return []

@@ -231,7 +231,7 @@ class CpuShapes(Shapes):
         tables = [perfect_tiles(size, 3, LARGEST_INNERMOST) for size in shape]
         rows = _products(tables, lambda rows: rows[:, :, 2].prod(axis=1) <= most)
         counts = outputs // rows[:, :, 2].prod(axis=1)
-        rows, counts = _kept(units.contains(counts.astype(float)), rows, counts)
+        rows, counts = _kept(units.contains(counts.astype(float)) & self._allowed(rows), rows, counts)
         tiles = rows[:, :, 1] * rows[:, :, 2]
         register = self._tile(rows[:, :, 2], tuple(self.block.extents[axis] for axis in self.reduction))
         depth = math.prod(self.block.extents[axis] for axis in self.reduction)
@@ -241,6 +241,10 @@ class CpuShapes(Shapes):
         for row in _cheapest(counts, costs, tiles.prod(axis=1)):
             shaped = TShape(tuple(rows[row, :, 1].tolist()), tuple(rows[row, :, 2].tolist()))
             yield int(counts[row]), shaped
+
+    def _allowed(self, tiles: Tiles) -> NDArray[np.bool_]:
+        """Whether steps may have these tiles [n, space axes, (S1, S2, S3)]; [n]."""
+        return np.ones(len(tiles), dtype=np.bool_)
 
     def space_tile(self, extent: int, block: int, virtual: int, tile: int) -> list[int]:
         """See Shapes."""
@@ -255,6 +259,17 @@ class CpuShapes(Shapes):
 
     def _block_cost(self, tile: Sequence[Floats]) -> Floats:
         return block_line_requests(self.block, tile, CPU_LINE_BYTES)
+
+
+class OneCoreShapes(CpuShapes):
+    """Shapes that one core runs: a single step covers the chunk, since steps run in parallel like chunks.
+
+    Tasks of a few microseconds are faster on one core, because it takes as long to start the others.
+    """
+
+    def _allowed(self, tiles: Tiles) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = (tiles[:, :, 0] == 1).all(axis=1)
+        return found
 
 
 @lru_cache(maxsize=4096)

@@ -162,7 +162,8 @@ class ReuseStrategy(Strategy):
             raise NoReuseError(f"{task.name}: its sketches cannot be read") from error
         limits = gpu_limits(target)
         bits = None if limits else traits(target).vector_bits
-        return reuse_search(task, spaces, parent, ReuseTarget(limits, (bits or 128) // 8))
+        one_core = task.flops <= self._config.one_core_flops
+        return reuse_search(task, spaces, parent, ReuseTarget(limits, (bits or 128) // 8, one_core=one_core))
 
     def _ranked(self, search: ReuseSearch) -> Ranking:
         if self._config.rank == BY_MEASURING:

@@ -56,6 +56,49 @@ def test_a_factor_takes_its_next_divisor_not_twice_its_value():
     assert space.values(moved)[0, :4].tolist() == [3, 1, 1, 5]
 
 
+def within(space: SketchSpace, number: int, keep) -> SketchSpace:
+    """The space with only those values of a decision that `keep` accepts."""
+    table = np.array([row for row in space.domains[number].tolist() if keep(row)])
+    domains = [table if place == number else domain for place, domain in enumerate(space.domains)]
+    return replace(space, domains=tuple(domains))
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        # The vector is 8 or 16 within: 2 x 8 may become 1 x 16, and 4 x 4 is passed on the way to nothing.
+        (Action("spatial", 0, grows=0, shrinks=2), [1, 1, 1, 16]),
+        (Action("spatial", 0, grows=2, shrinks=0), None),
+        (Action("spatial", 0, grows=2, shrinks=3), None),
+        # The outermost factor is free.
+        (Action("spatial", 0, grows=3, shrinks=2), [2, 1, 1, 8]),
+    ],
+)
+def test_a_move_leads_into_a_smaller_space(action, expected):
+    space = space_of()
+    smaller = within(space, 1, lambda row: row[1] == row[2] == 1 and row[3] >= 8)
+    moves = AdjacentMoves(space, smaller)
+    here = space.choices(np.array([[2, 1, 2, 2, 1, 2, 1, 8, 8, 4, 2]]))
+    number = NUMBER[action]
+    assert moves.legal(here)[0, number] == (expected is not None)
+    if expected is not None:
+        assert space.values(moves.apply(here, np.array([number])))[0, 4:8].tolist() == expected
+
+
+def test_values_that_a_smaller_space_lacks_are_passed():
+    space = space_of(i=49, j=1, k=1)
+    smaller = within(space, 0, lambda row: 7 not in row[1:])
+    start = space.choices(np.array([[49, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0]]))
+    number = np.array([NUMBER[Action("spatial", 1, grows=0, shrinks=3)]])
+    assert space.values(AdjacentMoves(space).apply(start, number))[0, :4].tolist() == [7, 1, 1, 7]
+    assert space.values(AdjacentMoves(space, smaller).apply(start, number))[0, :4].tolist() == [1, 1, 1, 49]
+    unrolls = within(space, 3, lambda row: row[0] == 2)
+    moves = AdjacentMoves(space, unrolls)
+    up, down = (NUMBER[Action("unroll", step=step)] for step in (1, -1))
+    assert moves.legal(start)[0, [up, down]].tolist() == [True, False]
+    assert space.values(moves.apply(start, np.array([up])))[0, -1] == 2
+
+
 def test_what_a_candidate_cannot_do_is_not_legal():
     space = space_of()
     moves = AdjacentMoves(space)

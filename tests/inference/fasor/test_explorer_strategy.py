@@ -9,6 +9,7 @@ import pytest
 from foretune.compiler.replay import candidate_trace_json
 from foretune.compiler.tvm_compat import parse_target
 from foretune.configuration import from_hydra
+from foretune.dataset.features.reading import task_reading
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.sampling.programs import EvolutionaryConfig, RandomSampler, SamplerSetting
 from foretune.inference.fasor.explorer_config import ExplorationConfig
@@ -18,9 +19,12 @@ from foretune.inference.fasor.explorer_strategy import (
     ExplorerResources,
     UnexplorableError,
 )
+from foretune.inference.fasor.primitives import settings
+from foretune.inference.fasor.sub_space import SubSpace
 from foretune.inference.run.config import TuneConfig
 from foretune.inference.search.config import OneShotConfig, OneShotConfigError
 from foretune.inference.search.loop import RoundBudget
+from foretune.inference.spaces.config import SubSpaceConfig
 from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.strategies.base import StrategySetting
 from foretune.inference.strategies.sampled import EvolutionaryStrategy
@@ -85,6 +89,30 @@ def test_one_iteration_judges_its_candidates_and_proposes_the_best():
     assert environment.judged <= 2 * sampler.counts.drafted
     later = {trace for trace, _ in sampler.propose()}
     assert later and not later & {trace for trace, _ in proposed}
+
+
+def test_walks_stay_within_a_sub_space_and_starts_keep_what_is_not_tuned():
+    sub_space = SubSpace.of(TASK, CPU, SubSpaceConfig(primitives=5), 6000)
+    reader = task_reading(TASK.mod).sketches
+
+    def values_of(traces):
+        found = [settings(*reader.read(trace)) for trace in traces]
+        return {name: {setting for one in found for setting in one[name]} for name in sub_space.fixed}
+
+    sampler, _ = sampler_of(narrow=sub_space.narrowed, random_share=0.5)
+    found = values_of([*sampler._walked(1), *(trace for trace, _ in sampler.propose())])
+    assert found["parallel"] == {1}
+    drawn = dict(RandomSampler(SamplerSetting(TASK, TARGET, per_round=16, seed=3, threads=1)).propose())
+    sampler, _ = sampler_of(narrow=sub_space.narrowed)
+    sketches = [space.space.sketch for space in sampler._spaces]
+    start = next(
+        trace
+        for trace in drawn
+        if values_of([trace])["parallel"] - {1} and any(one.values_in(trace) is not None for one in sketches)
+    )
+    sampler.descend_from([start])
+    kept = values_of([start])["parallel"]
+    assert kept <= values_of(sampler._walked(1))["parallel"] <= kept | {1}
 
 
 def test_quality_walks_on_until_nothing_better_is_found():

@@ -16,6 +16,7 @@ from foretune.models.metrics.task_metrics import (
     rmse,
     scores_from_latency,
     spearman,
+    task_mean_s,
     top_k_score,
 )
 from hypothesis import given
@@ -122,6 +123,15 @@ def test_latency_r2_by_hand():
     latency_s = np.array([1.0, np.e, np.inf, np.e**2])
     # logarithms 0, 1, 2 with spread 2; errors 0, 1, 0
     assert latency_r2(np.array([1.0, np.e**2, 5.0, np.e**2]), latency_s) == pytest.approx(1 - 1 / 2)
+
+
+def test_the_mean_latency_of_a_task_explains_what_tasks_alone_explain():
+    latency_s = np.array([1.0, np.e**2, np.inf, np.e**4, np.e**4, np.inf])
+    group = np.array([7, 7, 7, 3, 3, 5])
+    mean_s = task_mean_s(latency_s, group)
+    assert mean_s[:5] == pytest.approx([np.e, np.e, np.e, np.e**4, np.e**4]) and np.isnan(mean_s[5])
+    # logarithms 0, 2, 4, 4 with spread 2.5^2 + 0.5^2 + 2 * 1.5^2 = 11; errors 1, 1, 0, 0
+    assert latency_r2(mean_s, latency_s) == pytest.approx(1 - 2 / 11)
 
 
 def test_logarithmic_r2_by_hand():

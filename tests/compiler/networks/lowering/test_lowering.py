@@ -114,7 +114,26 @@ def test_each_part_can_be_switched_off(network: Network) -> None:
     assert layouts(last) == {"NHWC"} and not any(layout_free(task.mod["main"]) for task in last)
 
 
-@pytest.mark.parametrize("lowering", [Lowering(), AS_EXPORTED], ids=["fastest", "exported"])
+def test_products_stay_alone_without_epilogues() -> None:
+    network = load_network("support.networks:TransformerBlock", inputs=[[1, 8, 32]])
+    products = {
+        epilogues: [
+            task.name.removeprefix("fused_").rstrip("0123456789")
+            for task in tasks_of(network, CPU, Lowering(epilogues=epilogues, attention="off"))
+            if task.operator in ("dense", "batch_matmul")
+        ]
+        for epilogues in (True, False)
+    }
+    assert any("add" in name for name in products[True])
+    assert products[False] and set(products[False]) == {"matmul"}
+
+
+ALONE = Lowering(epilogues=False)
+
+
+@pytest.mark.parametrize(
+    "lowering", [Lowering(), AS_EXPORTED, ALONE], ids=["fastest", "exported", "products alone"]
+)
 def test_outputs_are_those_of_the_network(network: Network, lowering: Lowering) -> None:
     compiled = compile_network(to_relax(network, CPU, lowering), CPU)
     assert compare_outputs(network.reference_outputs(), compiled(*network.inputs)).agrees

@@ -8,7 +8,13 @@ import pytest
 from foretune.compiler.structure.limits import GpuLimits
 from foretune.dataset.features.reading import task_reading
 from foretune.inference.eto.search.program_features import Interval
-from foretune.inference.eto.search.shapes import CpuShapes, GpuShapes, TShape, least_divisor
+from foretune.inference.eto.search.shapes import (
+    CpuShapes,
+    GpuShapes,
+    OneCoreShapes,
+    TShape,
+    least_divisor,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from support.drafts import matmul
@@ -63,6 +69,17 @@ def test_a_cpus_register_tile_loads_few_vectors():
     ((units, shape),) = shapes.unit_shapes((32, 64), (1,), Interval(32, 32))
     assert units == 32
     assert shape.tile in ((4, 16), (2, 32))
+
+
+def test_the_shapes_of_one_core_have_one_chunk_and_one_step():
+    shapes = OneCoreShapes(matmul(16, 32, 64).blocks[0])
+    ((count, chunk),) = shapes.block_shapes(Interval(1, 1))
+    assert (count, chunk) == (1, (16, 32))
+    units = [unit for _, unit in shapes.unit_shapes(chunk, shapes.load_shapes()[0], Interval(1, 1e9))]
+    assert units
+    for unit in units:
+        sizes = zip((16, 32), chunk, unit.virtual, unit.tile, strict=True)
+        assert all(shapes.space_tile(*of)[:2] == [1, 1] for of in sizes)
 
 
 def test_a_cpus_reduction_keeps_its_last_factor_legal():

@@ -8,9 +8,12 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 from foretune.compiler.operators import Dense, to_task
+from foretune.compiler.structure.parallelism import parallel_iterations
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.hardware import probe_cpu
 from foretune.inference.eto.search.config import ReuseConfig
+from foretune.inference.eto.search.programs import nest_of
+from foretune.inference.eto.search.ranking import visited
 from foretune.inference.eto.search.search import ReuseTarget, reuse_search
 from foretune.inference.eto.search.strategy import NO_REUSE
 from foretune.inference.reuse.parent import ReuseParent
@@ -54,6 +57,16 @@ def parent():
 def algorithm_1(parent, cost=lambda row: 1.0):
     found = reuse_search(LARGE, spaces_of(LARGE, "llvm"), parent, ReuseTarget(None))
     return found, driven(found.search, cost)[0]
+
+
+def test_programs_for_one_core_are_visited_if_asked_for(parent):
+    visits, cores = {}, {}
+    for one_core in (False, True):
+        found = reuse_search(LARGE, spaces_of(LARGE, "llvm"), parent, ReuseTarget(None, one_core=one_core))
+        visits[one_core] = visited(found.search, lambda rows: [1.0] * len(rows))
+        cores[one_core] = parallel_iterations(nest_of(found.space.sketch, sorted(visits[one_core]))).min()
+    assert cores[True] == 1 < cores[False]
+    assert len(visits[True]) > len(visits[False])
 
 
 def test_the_draft_model_chooses_among_the_candidates_of_the_search(parent):
