@@ -212,9 +212,11 @@ def stages(result: Result) -> Iterator[dict[str, Any]]:
 
 
 def growing(result: Result) -> Iterator[dict[str, Any]]:
-    """Runs over the number of tasks, with the seconds that the fit gives a further task."""
+    """Runs over the number of tasks with the seconds of a further one by the fit, and the deep network."""
     for row in result.values["rows"]:
-        yield {**row, "further_s": result.values["per_task"]["total_s"]}
+        yield {**row, "search": "default", "further_s": result.values["per_task"]["total_s"]}
+    if deep := result.values.get("deep"):
+        yield {**deep, "search": "one second"}
 
 
 def scheduling(result: Result) -> pd.DataFrame:

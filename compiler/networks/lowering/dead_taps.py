@@ -6,77 +6,93 @@ and two thirds of its products are zeros. Windows with large dilations do so, to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
+from tvm.ir import GenericConst
+from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from .rewriting import rewritten
+from .rewriting import mutated, operator_of
 
-CONVOLUTIONS = {"conv1d": relax.op.nn.conv1d, "conv2d": relax.op.nn.conv2d, "conv3d": relax.op.nn.conv3d}
+CONVOLUTIONS = {f"relax.nn.{name}": getattr(relax.op.nn, name) for name in ("conv1d", "conv2d", "conv3d")}
 """Operators with channels first, whose weights have their window last."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="DeadTaps")
 def without_dead_taps(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
     """Pass over Relax functions; outputs keep their values for finite weights."""
-    for name in CONVOLUTIONS:
-        mod = _without(mod, name)
-    return mod
+    cutting = _Cut(mod)
+    changed = mutated(mod, cutting)
+    return changed if cutting.has_cut else mod
 
 
-def _without(mod: tvm.IRModule, name: str) -> tvm.IRModule:
-    weight = is_const()
-    convolution = is_op(f"relax.nn.{name}")(wildcard(), weight)
+@mutator
+class _Cut(PyExprMutator):
+    """Convolutions with smaller windows."""
 
-    def rewrite(expr: relax.Expr, matches: Mapping[DFPattern, relax.Expr]) -> relax.Expr:
-        attrs, constant = expr.attrs, matches[weight]
-        data, axes = expr.args[0], len(expr.ty.shape) - 2
-        if not str(attrs.data_layout).startswith("NC") or not str(attrs.kernel_layout).startswith("OI"):
-            return expr
-        pads = [int(one) for one in attrs.padding]
-        cuts = [
-            live_taps(size, outputs, taps, int(stride), before, after, int(dilation))
-            for size, outputs, taps, stride, before, after, dilation in zip(
-                map(_fixed, list(data.ty.shape)[2:]),
-                map(_fixed, list(expr.ty.shape)[2:]),
-                [int(one) for one in constant.ty.shape][2:],
-                attrs.strides,
-                pads[:axes],
-                pads[axes:],
-                attrs.dilation,
-                strict=True,
-            )
-        ]
-        values = constant.value.numpy()
-        window = (slice(None), slice(None), *(slice(*one) for one in cuts))
-        kept = values[window]
-        if kept.shape == values.shape:
-            return expr
-        last = values.shape[2:]
-        dilations = [int(one) for one in attrs.dilation]
-        before = [pad - low * by for pad, (low, _), by in zip(pads, cuts, dilations, strict=False)]
-        after = [
-            pad - (taps - high) * by
-            for pad, taps, (_, high), by in zip(pads[axes:], last, cuts, dilations, strict=True)
-        ]
-        return CONVOLUTIONS[name](
-            data,
-            relax.const(np.ascontiguousarray(kept), str(constant.ty.dtype)),
-            strides=attrs.strides,
-            padding=[*before, *after],
-            dilation=attrs.dilation,
-            groups=attrs.groups,
-            data_layout=attrs.data_layout,
-            kernel_layout=attrs.kernel_layout,
-            out_layout=attrs.out_layout,
-            out_dtype=str(attrs.out_dtype or "") or None,
+    def __init__(self, mod: tvm.IRModule) -> None:
+        super().__init__(mod)
+        self.has_cut = False
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        """The convolution with its live taps, or the call itself."""
+        if operator_of(call) not in CONVOLUTIONS or not isinstance(call.args[1], GenericConst):
+            return call
+        layouts = str(call.attrs.data_layout), str(call.attrs.kernel_layout)
+        if not (layouts[0].startswith("NC") and layouts[1].startswith("OI")):
+            return call
+        cuts = _cuts(call)
+        if cuts == [(0, taps) for taps in _window(call)]:
+            return call
+        self.has_cut = True
+        return _with_window(call, cuts)
+
+
+def _window(call: relax.Call) -> list[int]:
+    return [int(taps) for taps in call.args[1].ty.shape][2:]
+
+
+def _cuts(call: relax.Call) -> list[tuple[int, int]]:
+    """First tap to keep, and the one after the last, along each axis of the window."""
+    attrs, window = call.attrs, _window(call)
+    pads = [int(pad) for pad in attrs.padding]
+    return [
+        live_taps(_fixed(size), _fixed(outputs), taps, int(stride), before, after, int(dilation))
+        for size, outputs, taps, stride, before, after, dilation in zip(
+            list(call.args[0].ty.shape)[2:],
+            list(call.ty.shape)[2:],
+            window,
+            attrs.strides,
+            pads[: len(window)],
+            pads[len(window) :],
+            attrs.dilation,
+            strict=True,
         )
+    ]
 
-    return rewritten(mod, convolution, rewrite)
+
+def _with_window(call: relax.Call, cuts: Sequence[tuple[int, int]]) -> relax.Expr:
+    """A convolution with these taps, and with the padding that they read."""
+    attrs, weight, window = call.attrs, call.args[1], _window(call)
+    kept = weight.value.numpy()[(slice(None), slice(None), *(slice(*cut) for cut in cuts))]
+    pads = [int(pad) for pad in attrs.padding]
+    cut_off = [low for low, _ in cuts] + [taps - high for taps, (_, high) in zip(window, cuts, strict=True)]
+    dilation = [int(by) for by in attrs.dilation] * 2
+    return CONVOLUTIONS[operator_of(call)](
+        call.args[0],
+        relax.const(np.ascontiguousarray(kept), str(weight.ty.dtype)),
+        strides=attrs.strides,
+        padding=[pad - taps * by for pad, taps, by in zip(pads, cut_off, dilation, strict=True)],
+        dilation=attrs.dilation,
+        groups=attrs.groups,
+        data_layout=attrs.data_layout,
+        kernel_layout=attrs.kernel_layout,
+        out_layout=attrs.out_layout,
+        out_dtype=str(attrs.out_dtype or "") or None,
+    )
 
 
 def live_taps(
