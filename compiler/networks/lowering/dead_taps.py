@@ -77,7 +77,8 @@ def _cuts(call: relax.Call) -> list[tuple[int, int]]:
 def _with_window(call: relax.Call, cuts: Sequence[tuple[int, int]]) -> relax.Expr:
     """A convolution with these taps, and with the padding that they read."""
     attrs, weight, window = call.attrs, call.args[1], _window(call)
-    kept = weight.value.numpy()[(slice(None), slice(None), *(slice(*cut) for cut in cuts))]
+    taken = (slice(None), slice(None), *(slice(*cut) for cut in cuts))
+    kept = weight.value.numpy()[taken]
     pads = [int(pad) for pad in attrs.padding]
     cut_off = [low for low, _ in cuts] + [taps - high for taps, (_, high) in zip(window, cuts, strict=True)]
     dilation = [int(by) for by in attrs.dilation] * 2
