@@ -135,14 +135,20 @@ MINUTES = 60.0
 
 
 def cases(dtype: str) -> dict[str, tuple[str, list[list[int]], dict[str, int]]]:
-    """Network of this module, shapes of its inputs and its arguments, by name of the row."""
-    kind = "" if dtype == DTYPES[0] else f", {dtype}"
+    """Network of this module, shapes of its inputs and its arguments, by name of the row.
+
+    Inputs and outputs of a network are float32, so that a layer alone has no attention in bfloat16.
+    """
+    shape = [1, LENGTHS[-1], ENCODER["width"]]
+    encoder = ("Encoder", [shape], dict(ENCODER))
+    name = f"encoder of {ENCODER['layers']} layers"
+    if dtype != DTYPES[0]:
+        return {f"{name}, {dtype}": encoder}
     layers = {
-        f"{HEADS} heads, {length} x {WIDTH}{kind}": ("Attention", [[1, length, HEADS * WIDTH]] * 3, {})
+        f"{HEADS} heads, {length} x {WIDTH}": ("Attention", [[1, length, HEADS * WIDTH]] * 3, {})
         for length in LENGTHS
     }
-    shape = [1, LENGTHS[-1], ENCODER["width"]]
-    return {**layers, f"encoder of {ENCODER['layers']} layers{kind}": ("Encoder", [shape], dict(ENCODER))}
+    return {**layers, name: encoder}
 
 
 def arguments_of() -> argparse.Namespace:

@@ -20,7 +20,7 @@ def test_heads_of_a_layer_are_columns_of_its_rows() -> None:
 @pytest.mark.parametrize("dtype", measured.DTYPES)
 def test_each_case_can_be_made(dtype: str) -> None:
     found = measured.cases(dtype)
-    assert len(found) == len(measured.LENGTHS) + 1
+    assert len(found) == (len(measured.LENGTHS) + 1 if dtype == "float32" else 1)
     for network, shapes, given in found.values():
         module = getattr(measured, network)(**given)
         outputs = module.to("meta")(*(torch.empty(shape, device="meta") for shape in shapes))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
-from tvm import relax, te, topi
+from tvm import relax, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.tirx import PrimFunc
 
@@ -147,19 +147,9 @@ class _InStoredType(PyExprMutator):
         if isinstance(value, tvm.ir.GenericConst):
             return relax.const(value.value.numpy().astype(numpy_type(dtype)), dtype)
         if (value, dtype) not in self._converted:
-            cast = self.builder_.add_func(self._cast(value.ty.shape, dtype), "cast")
-            kind = relax.TensorType(value.ty.shape, dtype)
-            self._converted[value, dtype] = self.builder_.emit(relax.call_tir(cast, [value], kind))
+            converted = self.builder_.emit_te(topi.cast, value, dtype, primfunc_name_hint="cast")
+            self._converted[value, dtype] = converted
         return self._converted[value, dtype]
-
-    def _cast(self, shape: Any, dtype: str) -> PrimFunc:
-        """Conversion of an array, whose narrow array is declared as other functions declare theirs.
-
-        TVM joins no functions that declare the array between them differently.
-        """
-        array = te.placeholder([tvm.tirx.IntImm("int64", int(extent)) for extent in shape], WIDE, "x")
-        func = te.create_prim_func([array, topi.identity(array)]).without_attr("global_symbol")
-        return stored_narrow(func.with_attr("tirx.noalias", True), [0 if dtype == WIDE else 1], self._stored)
 
 
 def _returned(func: relax.Function, values: dict[relax.Var, Any]) -> set[relax.Var]:

@@ -60,7 +60,9 @@ def found_in(
     way: str, target: Target = SERVER, dtype: str = "float32"
 ) -> tuple[Network, tvm.IRModule, list[Alternative]]:
     torch.manual_seed(0)
-    network = Network("heads", (torch.randn(1, 13, 32).numpy(),), Heads(way).eval())
+    # In bfloat16, TVM does not join attention with the cast of an output to float32.
+    module = Heads(way) if dtype == "float32" else nn.Sequential(Heads(way), nn.Linear(32, 32))
+    network = Network("heads", (torch.randn(1, 13, 32).numpy(),), module.eval())
     lowering = Lowering(dtype=dtype)
     lowered = to_relax(network, target, lowering)
     with pytest.MonkeyPatch.context() as patch:
