@@ -113,7 +113,7 @@ def test_a_run_with_nothing_to_do_loads_no_model_and_converts_once(
     monkeypatch.setattr(lowered, "to_relax", lambda *given: converted.append(True) or convert(*given))
     monkeypatch.setenv("XDG_CACHE_HOME", str(settings.database.parent / "cache"))
     monkeypatch.setattr(
-        network_run.Trial, "timed", lambda _, tuned, *__: NetworkTimings(results=tuned.results)
+        network_run.Trial, "timed", lambda _, tuned, complete: NetworkTimings(results=complete())
     )
     for _ in range(2):
         assert finished(settings).tasks[0].from_database
