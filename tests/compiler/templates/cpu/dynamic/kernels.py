@@ -27,6 +27,11 @@ Array = NDArray[Any]
 TARGET = widest(cpu("x86-64-v4"), cpu("x86-64-v3"))
 
 
+def random(*shape: int) -> Array:
+    """Normally distributed numbers, the same in each call."""
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
 def symbol(name: str) -> tirx.Var:
     """A symbolic size."""
     return tirx.Var(name, "int64")

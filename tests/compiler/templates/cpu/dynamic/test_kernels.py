@@ -16,27 +16,20 @@ from foretune.compiler.templates.cpu.template import COLUMNS_FIRST, ROWS_FIRST
 from tvm import te, tirx, topi
 
 from tests.compiler.templates.cpu.dynamic.kernels import (
-    TARGET,
     Array,
     Network,
     compiled_members,
     product,
+    random,
     symbol,
     tensor,
 )
-from tests.support.cpus import require
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17, 23, 24, 25, 31, 33, 47, 64)
 """All small ones, primes, and multiples of register tiles and vectors with their neighbours."""
 
 
-@pytest.fixture(autouse=True)
-def runs_here() -> None:
-    require(TARGET)
-
-
-def random(*shape: int) -> Array:
-    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+pytestmark = pytest.mark.usefixtures("runs_here")
 
 
 def gelu(x: Array) -> Array:

@@ -14,17 +14,7 @@ from foretune.compiler.templates.cpu.template import COLUMNS_FIRST
 from torch.nn import functional
 from tvm import te, topi
 
-from tests.compiler.templates.cpu.dynamic.kernels import TARGET, Array, Network, symbol, tensor
-from tests.support.cpus import require
-
-
-@pytest.fixture
-def runs_here() -> None:
-    require(TARGET)
-
-
-def random(*shape: int) -> Array:
-    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+from tests.compiler.templates.cpu.dynamic.kernels import Network, random, symbol, tensor
 
 
 def convolution(
