@@ -4,12 +4,13 @@
     python -m benchmarks.one_shot_tuner --pairs pgs_ebs pgs_pretrained pgs_random --minutes 300 --keep
 
 Tasks are drawn from the prior (PGS), at random or from the zoo. Programs are drawn at random, or on the
-trajectory of a search (EBS) in ten rounds of four, so that nine rounds are guided by what the earlier ones
-measured. In a second variant of EBS the shipped cost model guides the search, in all ten rounds. Each pair
-measures its own dataset on this machine, and all datasets have the same number of tasks and programs. For
-each seed, a Transformer is trained on each with the same settings, ranks the programs of `data/networks`, and
-tunes the networks with One-Shot Tuner's search, which measures a few programs per task. The tuned networks
-are timed side by side. The result counts the guided programs, and the tasks with a shape of these networks.
+trajectory of a search (EBS) in ten rounds of four, so that nine rounds are guided by the programs of the
+earlier ones. In a second variant of EBS the shipped cost model guides the search, in all ten rounds. Each
+pair measures its own dataset on this machine, and all datasets have the same number of tasks and
+programs. For each seed, a Transformer is trained on each with the same settings, ranks the programs of
+`data/networks`, and tunes the networks with One-Shot Tuner's search, which measures a few programs per
+task. The tuned networks are timed side by side. The result counts the guided programs, and the tasks with
+a shape of these networks.
 
 By estimate, a guided dataset of 160 tasks takes 80 minutes, a model 5, and a network a minute for each pair.
 The datasets are `samplers-*` in `--data`. They grow in turns, so that a slow hour of the machine
@@ -41,7 +42,7 @@ from .networks import contest
 _TASKS = {"pgs": "prior", "random": "uniform", "zoo": "zoo"}
 
 PER_ROUND = 4
-"""Programs of a guided round: with ten rounds a task, nine follow what the task's first programs were."""
+"""Programs of a guided round: with ten rounds a task, nine follow measured programs of the task."""
 
 _GUIDED = (
     "program_sampling.sampler=evolutionary",

@@ -68,7 +68,7 @@ def names() -> dict[str, dict[Any, str]]:
 
 
 def name_of(key: str, value: Any) -> str:
-    """How tables call a value of a key."""
+    """Name of a value of a key in tables."""
     return names().get(key, {}).get(value, str(value))
 
 

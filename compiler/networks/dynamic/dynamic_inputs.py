@@ -61,7 +61,7 @@ class DynamicInputs:
 
     @property
     def counts(self) -> dict[str, Mapping[int, float]]:
-        """How often sizes of each symbol are expected, by its name."""
+        """Expected counts of the sizes of each symbol, by its name."""
         return {name: symbol.counts for name, symbol in self.symbols.items()}
 
     @property

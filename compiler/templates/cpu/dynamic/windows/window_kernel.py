@@ -170,7 +170,7 @@ class _PixelRow:
         return store(sums, self.task.initial, [line, 0, column])
 
     def _terms(self, sums: Any, left: bool, gap: int) -> list[Callable[[Mapping[Any, Any], Any], Any]]:
-        """What makes the statements of one line of taps, from values of its taps and its first element.
+        """Maker of the statements of one line of taps, from values of its taps and its first element.
 
         All readers of an element of the data follow each other, so that it is in a register meanwhile.
         """
