@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from functools import reduce
 from typing import Any
 
@@ -33,6 +34,8 @@ def as_tir(expression: Any, variables: Mapping[str, tirx.Var]) -> Any:
         return tirx.IntImm(INDEX, int(expression))
     if isinstance(expression, sympy.Float | sympy.Rational | float):
         return tirx.FloatImm("float64", float(expression))
+    if isinstance(expression, tuple(_named("TruncToInt", "FloorToInt"))):
+        return _whole_part(expression, variables)
     parts = [as_tir(part, variables) for part in getattr(expression, "args", ())]
     if isinstance(expression, sympy.Pow):
         exponent = expression.args[1]
@@ -42,6 +45,19 @@ def as_tir(expression: Any, variables: Mapping[str, tirx.Var]) -> Any:
         if isinstance(expression, kind):
             return make(parts)
     raise ConversionError(f"the extent {expression} has no counterpart in TVM")
+
+
+_LARGEST_DENOMINATOR = 64
+"""Factors of extents are such fractions, or products with them would not be exact in floating point."""
+
+
+def _whole_part(expression: Any, variables: Mapping[str, tirx.Var]) -> Any:
+    """An extent times a factor, such as of a resizing, rounded down. Raises ConversionError."""
+    factor, extent = expression.args[0].as_coeff_Mul()
+    share = Fraction(float(factor))
+    if not isinstance(extent, tuple(_named("ToFloat"))) or share.denominator > _LARGEST_DENOMINATOR:
+        raise ConversionError(f"the extent {expression} has no counterpart in TVM")
+    return tirx.floordiv(as_tir(extent.args[0], variables) * share.numerator, share.denominator)
 
 
 def _floats(parts: list[Any]) -> list[Any]:

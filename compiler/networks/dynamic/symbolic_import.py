@@ -14,7 +14,6 @@ import torch
 import tvm
 import tvm_ffi
 from torch import fx
-from torch._decomp import decomposition_table
 from torch.export import ExportedProgram
 from tvm import relax, te, tirx
 from tvm.sym import Analyzer
@@ -28,6 +27,7 @@ from ..importing.recurrent.conversion import call_of_kernel
 from ..importing.torch_import import Importer
 from .dynamic_inputs import DynamicInputs
 from .expressions import INDEX, as_tir, variables_of
+from .resizing import OF_IMAGES, RESIZING, resized
 from .symbolic_export import broken_guards, removed_checks
 
 _LEAST, _MOST = "tir_var_lower_bound", "tir_var_upper_bound"
@@ -52,14 +52,6 @@ _WITH_NUMBERS = {
 """Operators of a tensor and a number, which may be an extent."""
 
 
-_ATEN = torch.ops.aten
-_RESIZES = (
-    *(_ATEN.upsample_nearest1d.vec, _ATEN.upsample_nearest2d.vec, _ATEN.upsample_nearest3d.vec),
-    *(_ATEN.upsample_linear1d.vec, _ATEN.upsample_bilinear2d.vec, _ATEN.upsample_bicubic2d.vec),
-)
-"""Resizing of images, which TVM computes for fixed extents alone; PyTorch decomposes it into indexing."""
-
-
 class SymbolicImporter(Importer):
     """Converts programs of `symbolic_export`.
 
@@ -69,9 +61,7 @@ class SymbolicImporter(Importer):
         bounded: whether the memory may be planned for the ranges, so that no larger input runs.
     """
 
-    decompositions: ClassVar[Mapping[Any, Callable[..., Any]]] = {
-        resize: decomposition_table[resize] for resize in _RESIZES if resize in decomposition_table
-    }
+    decompositions: ClassVar[Mapping[Any, Callable[..., Any]]] = RESIZING
 
     def __init__(self, dynamic: DynamicInputs, target: Target, *, bounded: bool = True) -> None:
         self._dynamic, self._target, self._bounded = dynamic, target, bounded
@@ -94,6 +84,7 @@ class SymbolicImporter(Importer):
             "select.int": self._selected,
             "slice.Tensor": self._sliced,
             "view.default": self._viewed,
+            **{resize.__name__: self._resized for resize in OF_IMAGES},
         }
         for name, convert in own.items():
             converts[name] = _where_symbolic(convert, converts[name])
@@ -255,6 +246,11 @@ class SymbolicImporter(Importer):
 
     def _viewed(self, node: fx.Node) -> relax.Var:
         return self.block_builder.emit(relax.op.reshape(self.env[node.args[0]], self._shape(node)))
+
+    def _resized(self, node: fx.Node) -> relax.Var:
+        """An image of another height and width."""
+        height_and_width = relax.ShapeExpr(self._shape(node)[2:])
+        return self.block_builder.emit(resized(node, self.env[node.args[0]], height_and_width))
 
     def _selected(self, node: fx.Node) -> relax.Var:
         """One position of an axis."""

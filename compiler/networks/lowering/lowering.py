@@ -44,6 +44,7 @@ from .later_reshapes import later_reshapes
 from .long_sums import long_sums
 from .pooled import pooled_images
 from .rewriting import mutated, operator_of, rewritten
+from .symbolic_resizes import symbolic_resizes
 from .widened import LANES, widened_channels
 
 OFF, AUTO = "off", "auto"
@@ -174,7 +175,7 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
         passes.append(filled_channels(step_of(dtype.name) if on_cpu else ALIGNED))
     if channels_last and fill and pairs and dtype.name != WIDE:
         passes.append(widened_channels(LANES if on_cpu else ALIGNED))
-    passes += [long_sums, relax.transform.LegalizeOps(), *fused(lowering.epilogues)]
+    passes += [symbolic_resizes, long_sums, relax.transform.LegalizeOps(), *fused(lowering.epilogues)]
     if stored:
         passes.append(in_stored_type(dtype, traits(target).product_sums(dtype)))
     if on_cpu and lowering.epilogues:
