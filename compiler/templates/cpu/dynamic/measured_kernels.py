@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import log
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import tvm
+from numpy.typing import ArrayLike, NDArray
 from tvm.tirx import PrimFunc
 
 from .kernel_parameters import KernelParameters
@@ -72,12 +73,12 @@ class Correction:
             deviation = fmean(value - mean[size] for size, value in own.items())
             self._logs[tile] = [own.get(size, mean[size] + deviation) for size in self._sizes]
 
-    def factor(self, member: KernelParameters, size: int) -> float:
-        """Seconds for each predicted cycle; 1 if nothing was measured."""
+    def factors(self, member: KernelParameters, sizes: ArrayLike) -> NDArray[np.float64]:
+        """Seconds for each predicted cycle at each size; 1 if nothing was measured."""
         if not self._sizes:
-            return 1.0
+            return np.ones(np.shape(sizes))
         logs = self._logs.get(_tile(member), self._mean)
-        return exp(float(np.interp(log(size), np.log(self._sizes), logs)))
+        return np.exp(np.interp(np.log(sizes), np.log(self._sizes), logs))
 
 
 def _tile(member: KernelParameters) -> tuple[int, ...]:

@@ -51,10 +51,9 @@ def test_factors_are_smooth_between_measured_sizes() -> None:
     """Seconds a cycle of A: 1 at size 10, 4 at size 1000; half-way on a logarithmic scale, 2."""
     measured = [MeasuredKernel(A, 10, 100.0, 100.0), MeasuredKernel(A, 1000, 1000.0, 4000.0)]
     correction = Correction(measured)
-    factors = [correction.factor(A, size) for size in (1, 10, 100, 1000, 5000)]
-    assert factors == pytest.approx([1, 1, 2, 4, 4])
+    assert correction.factors(A, [1, 10, 100, 1000, 5000]) == pytest.approx([1, 1, 2, 4, 4])
     turned = KernelParameters(8, A.rows, 2, ROWS_FIRST)
-    assert correction.factor(turned, 100) == pytest.approx(2)
+    assert correction.factors(turned, [100]) == pytest.approx([2])
 
 
 def test_kernels_without_measurements_have_the_mean_factor() -> None:
@@ -66,9 +65,9 @@ def test_kernels_without_measurements_have_the_mean_factor() -> None:
             MeasuredKernel(A, 1000, 1.0, 4.0),
         ]
     )
-    assert [correction.factor(C, size) for size in (10, 1000)] == pytest.approx([2, 4])
-    assert [correction.factor(B, size) for size in (10, 1000)] == pytest.approx([4, 8])
-    assert Correction([]).factor(A, 10) == 1
+    assert correction.factors(C, [10, 1000]) == pytest.approx([2, 4])
+    assert correction.factors(B, [10, 1000]) == pytest.approx([4, 8])
+    assert Correction([]).factors(A, [10, 20]).tolist() == [1, 1]
 
 
 def test_kernels_that_turn_out_slow_are_not_chosen() -> None:
