@@ -186,6 +186,7 @@ def facts_of(subject: Subject, built: Built) -> dict[str, Any]:
         "symbols": {one.name: [one.low, one.high] for one in symbols},
         "tasks": built.about["tasks"],
         "plain": len(built.about["plain"]),
+        "stage_s": built.about.get("stage_s", {}),
         "library_s": {engine: list(seconds) for engine, seconds in built.library_s.items()},
         "searches": SEARCHES,
     }

@@ -89,7 +89,8 @@ class DynamicRun:
                 config.network, config.inputs, config.batch, config.dims, config.seed, config.kwargs
             )
         fused = to_symbolic_relax(network, dynamic, target, config.lowering, self.watch.stage)
-        with self.watch.stage("choose kernels"), kernel_times(config, target, self.console) as times:
+        measuring = kernel_times(config, target, self.console, self.watch.stage)
+        with self.watch.stage("choose kernels"), measuring as times:
             mod, tasks = scheduled(fused, dynamic, target, times, config.lowering)
         beyond = None
         if config.beyond == ALLOW:

@@ -20,17 +20,16 @@ Measure = Callable[[Sequence[tvm.IRModule]], Sequence[float | None]]
 """Seconds of scheduled modules with fixed extents, in order; None for one that was not measured."""
 
 ANCHORS = (1 / 6, 1 / 2, 5 / 6)
-"""Places of the measured sizes in a range, on a logarithmic scale."""
+"""Places in a range that stand for all of it, on a logarithmic scale."""
+
+MEASURED = ANCHORS[1:]
+"""Places of the measured sizes. Small sizes are left out: the closed form nearly always ranks the fastest
+kernel first there, and each measured kernel takes a compilation."""
 
 
 def size_at(low: int, high: int, place: float) -> int:
     """Size at a place of a range, from 0 to 1 on a logarithmic scale."""
     return round(low * (high / low) ** place)
-
-
-def anchor_sizes(low: int, high: int) -> list[int]:
-    """Sizes in a range at which kernels are measured, in order. They do not depend on register tiles."""
-    return sorted({size_at(low, high, place) for place in ANCHORS})
 
 
 @dataclass(frozen=True)

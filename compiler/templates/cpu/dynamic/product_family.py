@@ -18,7 +18,7 @@ from ..contraction import variables_of
 from .choice import MOST_MEMBERS, Family, cheapest, choose, sampled_sizes
 from .expected_sizes import Counts, Ends, expected_values
 from .kernel_parameters import KernelParameters
-from .measured_kernels import ANCHORS, Correction, Measure, MeasuredKernel, size_at, with_sizes
+from .measured_kernels import MEASURED, Correction, Measure, MeasuredKernel, size_at, with_sizes
 from .nodes import Places, allocated, fixed, number, sequence, simple, with_values
 from .panels import packed_shape, turned_panels, with_prepared, with_turned
 from .prediction import MOST_PANELS, MOST_ROWS, Machine, ProductSizes, cycles_at, members, panel_widths
@@ -186,7 +186,7 @@ class _Sizes:
             return {var: size_at(*ends(var), place) for var in variables}
 
         symbols = [*variables, *(var for var in task.symbols if var not in variables)]
-        self.anchors = [values_at(place, symbols) for place in ANCHORS]
+        self.measured = [values_at(place, symbols) for place in MEASURED]
         curve = [
             [fixed(with_values(number(part), values)) for part in (self.key, *parts)]
             for values in (values_at(place, variables) for place in np.linspace(0, 1, _POINTS))
@@ -277,11 +277,11 @@ def _most_panels(sizes: _Sizes, width: int) -> int:
 def _measured(
     candidates: Sequence[KernelParameters], sizes: _Sizes, machine: Machine, time: _Time
 ) -> list[MeasuredKernel]:
-    """Times of kernels: those predicted fastest at each anchor, and of each register tile one order."""
-    keys = [fixed(with_values(sizes.key, values)) or 0 for values in sizes.anchors]
+    """Times of kernels: those predicted fastest at each size, and of each register tile one order."""
+    keys = [fixed(with_values(sizes.key, values)) or 0 for values in sizes.measured]
     predicted = _predicted(candidates, keys, sizes, machine)
     found: dict[tuple[int, ...], _Trial] = {}
-    for key, values, times in zip(keys, sizes.anchors, predicted.T, strict=True):
+    for key, values, times in zip(keys, sizes.measured, predicted.T, strict=True):
         tiles: dict[tuple[int, ...], _Trial] = {}
         for at in np.argsort(times, kind="stable"):
             member = candidates[at]
