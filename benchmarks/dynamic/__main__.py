@@ -37,11 +37,11 @@ from ..common import ROOT, argument_parser, kept_run, start, this_machine, write
 from ..kept_runs import earlier_result, notes_of
 from .contest import Settings, measure
 from .engines import BUCKETS, ENGINES, FIXED, FORETUNE, SEARCHES
-from .libraries import wanted_libraries
+from .libraries import library_name, wanted_libraries
 from .networks import SUBJECTS, Subject, dry_subject
 from .page import write_page
 from .progress import LIBRARY, SIZE, OutOfTime, Progress
-from .summary import network_summary, summary
+from .summary import network_summary, over_fixed, summary
 
 T = TypeVar("T")
 
@@ -96,16 +96,21 @@ def settings_of(arguments: argparse.Namespace, subject: Subject) -> Settings:
 def steps_of(subject: Subject, settings: Settings) -> dict[str, int]:
     """Number of steps by kind."""
     names = {
-        f"{SEARCHES[engine]} {one}"
+        library_name(engine, one)
         for engine in SEARCHES
         if engine in settings.engines
         for one in wanted_libraries(engine, subject, settings.sizes)
     }
-    return {LIBRARY: 1 + len(names), SIZE: len(settings.sizes)}
+    memory = FIXED in settings.engines
+    if memory:
+        names.add(library_name(FIXED, subject.highest))
+    return {LIBRARY: 1 + len(names), SIZE: len(settings.sizes) + memory}
 
 
 def describe(found: Any) -> str:
     """Result of a step in a few words."""
+    if "peak_mb" in found:
+        return ", ".join(f"{name} {peak_mb:,.0f} MB" for name, peak_mb in found["peak_mb"].items())
     if "timings" not in found:
         return f"built in {found['seconds']:.1f} s"
     texts = [
@@ -152,7 +157,8 @@ def merged(
     networks = {name: one for name, one in earlier.get("networks", {}).items() if name not in found}
     for name, one in found.items():
         own = [row for row in rows if row["network"] == name]
-        networks[name] = {"commit": commit, **one["facts"], **network_summary(own)}
+        of_rows = {**network_summary(own), **over_fixed(own, one["facts"])}
+        networks[name] = {"commit": commit, **one["facts"], **of_rows}
     return {"summary": summary(rows), "networks": networks, "rows": rows}
 
 

@@ -36,7 +36,7 @@ class BuildProcess:
         result = run(from_hydra(config, TuneConfig), Console(quiet=True))
         found = {"seconds": time.perf_counter() - began, "tasks": len(result.tasks)}
         if isinstance(result, DynamicResult):
-            found["plain"] = result.plain
+            found |= {"plain": result.plain, "stage_s": dict(result.stage_s)}
         return found
 
 

@@ -62,7 +62,15 @@ def measure(name: str, subject: Subject, settings: Settings, folder: Path, step:
             )
             for one in settings.sizes
         ]
-    result = {"rows": rows_of(name, built, sizes), "facts": {**facts_of(subject, built), "error": ""}}
+    facts = {**facts_of(subject, built), "largest_peak_mb": {}, "error": ""}
+    if built.largest:
+        facts["largest_peak_mb"] = step(
+            *(SIZE, "memory"),
+            lambda: kept_run(
+                folder / "memory.json", asdict(settings), lambda: _largest_peaks(subject, built.largest)
+            ),
+        )["peak_mb"]
+    result = {"rows": rows_of(name, built, sizes), "facts": facts}
     for library in folder.glob("*.so"):
         library.unlink()
     shutil.rmtree(folder / "database", ignore_errors=True)
@@ -86,20 +94,31 @@ class _Contest:
     def at(self, sizes: Sizes, runs: int) -> dict[str, Any]:
         """Timings of all engines at one size, and how they became ready."""
         if self._comparison is None:
-            subject = self._subject
-            self._comparison = SizesComparison(
-                subject.load(),
-                subject.arguments,
-                subject.dynamic_arguments,
-                subject.dynamic,
-                subject.draw,
-                self._entrants,
-                limit_s=START_LIMIT_S,
-            )
+            self._comparison = _comparison(self._subject, self._entrants)
             self._comparison.__enter__().start()
         timings = self._comparison.at(sizes, repeats=runs, seconds=TURN_S, limit_s=LIMIT_S)
         starts = self._comparison.starts.values()
         return {"timings": [asdict(one) for one in timings], "starts": [asdict(one) for one in starts]}
+
+
+def _comparison(subject: Subject, entrants: Sequence[Entrant]) -> SizesComparison:
+    return SizesComparison(
+        subject.load(),
+        subject.arguments,
+        subject.dynamic_arguments,
+        subject.dynamic,
+        subject.draw,
+        entrants,
+        limit_s=START_LIMIT_S,
+    )
+
+
+def _largest_peaks(subject: Subject, entrants: Sequence[Entrant]) -> dict[str, Any]:
+    """Largest resident megabytes of processes that run the largest sizes alone, by engine."""
+    with _comparison(subject, entrants) as comparison:
+        comparison.start()
+        comparison.at(subject.highest, repeats=1, seconds=0.0, limit_s=LIMIT_S)
+        return {"peak_mb": {one.name: one.peak_mb for one in comparison.starts.values() if not one.error}}
 
 
 def _rivals(engines: Sequence[str]) -> list[Entrant]:
@@ -167,5 +186,7 @@ def facts_of(subject: Subject, built: Built) -> dict[str, Any]:
         "symbols": {one.name: [one.low, one.high] for one in symbols},
         "tasks": built.about["tasks"],
         "plain": len(built.about["plain"]),
+        "stage_s": built.about.get("stage_s", {}),
+        "library_s": {engine: list(seconds) for engine, seconds in built.library_s.items()},
         "searches": SEARCHES,
     }

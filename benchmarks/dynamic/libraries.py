@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,7 +20,7 @@ from tvm.target import Target
 
 from ..common import kept_run
 from .buckets import ENGINE, Library, bucket_of, write_buckets
-from .engines import BUCKETS, FORETUNE, SEARCHES
+from .engines import BUCKETS, FIXED, FORETUNE, SEARCHES
 from .networks import Subject
 from .progress import LIBRARY as LIBRARY_STEP
 
@@ -87,6 +87,10 @@ class Built:
     """Facts about the library of the whole range."""
     left_out: dict[str, str]
     """Engine -> reason why it does not take part, or lacks a size."""
+    library_s: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Engine -> seconds until each of its libraries was built."""
+    largest: Sequence[Entrant] = ()
+    """Entrants for the largest sizes alone: the library of the whole range, and a library of these sizes."""
 
 
 class Libraries:
@@ -105,26 +109,50 @@ class Libraries:
         path = self._folder / f"{FORETUNE}.so"
         entrants = [Entrant(FORETUNE, LIBRARY, path, before_s=about["seconds"])]
         library_mb, left_out = {FORETUNE: megabytes(path)}, {}
+        library_s = {FORETUNE: [about["seconds"]]}
         for engine in (one for one in SEARCHES if one in engines):
             if engine == BUCKETS and self._subject.unpadded:
                 left_out[engine] = self._subject.unpadded
                 continue
             tested = sizes if engine == BUCKETS else [one for one in self._subject.references if one in sizes]
-            found, seconds = [], 0.0
+            found, seconds = [], []
             for wanted in wanted_libraries(engine, self._subject, sizes):
                 name = library_name(engine, wanted)
                 try:
-                    seconds += self._built(name, wanted, SEARCHES[engine])["seconds"]
+                    seconds.append(self._built(name, wanted, SEARCHES[engine])["seconds"])
                     found.append(Library(wanted, f"{name}.so"))
                 except BuildError as error:
                     left_out[engine] = f"{name}: {error}"
             able = [one for one in tested if any(_fits(engine, one, library) for library in found)]
             if able:
-                described = self._folder / f"{engine}.json"
-                write_buckets(described, self._subject.signature, found)
-                entrants.append(Entrant(engine, ENGINE, described, able, seconds))
+                entrants.append(self._entrant(engine, found, able, sum(seconds)))
                 library_mb[engine] = sum(megabytes(self._folder / one.file) for one in found)
-        return Built(entrants, library_mb, about, left_out)
+                library_s[engine] = seconds
+        largest = self._largest(path) if FIXED in library_s else []
+        return Built(entrants, library_mb, about, left_out, library_s, largest)
+
+    def _largest(self, path: Path) -> list[Entrant]:
+        """Entrants for the largest sizes alone; none if no library of these is built."""
+        sizes = self._subject.highest
+        name = library_name(FIXED, sizes)
+        try:
+            self._built(name, sizes, SEARCHES[FIXED])
+        except BuildError:
+            return []
+        own = Entrant(FORETUNE, LIBRARY, path, [sizes])
+        return [own, self._entrant(FIXED, [Library(sizes, f"{name}.so")], [sizes], file="largest")]
+
+    def _entrant(
+        self,
+        engine: str,
+        libraries: Sequence[Library],
+        able: Sequence[Sizes],
+        seconds: float = 0.0,
+        file: str = "",
+    ) -> Entrant:
+        described = self._folder / f"{file or engine}.json"
+        write_buckets(described, self._subject.signature, libraries)
+        return Entrant(engine, ENGINE, described, able, seconds)
 
     def _built(self, name: str, sizes: Sizes | None, search: str = "no_measurement") -> dict[str, Any]:
         if name in self._known:  # another engine has it, too

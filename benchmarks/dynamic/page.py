@@ -72,6 +72,8 @@ def _table(networks: Mapping[str, Mapping[str, Any]]) -> Table:
         "over buckets",
         "mean regret",
         "worst",
+        "ready over fixed",
+        "memory over fixed",
         "remark",
     ]
     rows = [
@@ -83,13 +85,17 @@ def _table(networks: Mapping[str, Mapping[str, Any]]) -> Table:
             times(one["over_buckets"]),
             share(one["mean_regret"]),
             share(one["worst_regret"]),
+            times(one.get("ready_over_fixed")),  # earlier results lack both
+            times(one.get("peak_over_fixed")),
             one["error"],
         ]
         for name, one in networks.items()
     ]
     note = (
         "Ratios are latencies divided by the latency of the library for all sizes; above 1 is a gain. Regret "
-        "is its extra time over a library for the size alone."
+        "is its extra time over a library for the size alone. The last two ratios are costs of the library: "
+        "the time to build it, over the median time of libraries of one size, and its memory at the largest "
+        "sizes, over the memory of a library of these sizes."
     )
     return Table("Networks", columns(*heads), rows, note)
 

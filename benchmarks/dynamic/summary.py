@@ -1,4 +1,4 @@
-"""Ratios of the rows: over the best rival, over padded buckets, and the regret of the dynamic library."""
+"""Ratios of the rows: over the best rival, over padded buckets, and the dynamic library over fixed ones."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..common import geometric_mean
-from .engines import BUCKETS, FORETUNE, ORACLES, RIVAL_ENGINES
+from .engines import BUCKETS, FIXED, FORETUNE, ORACLES, RIVAL_ENGINES
 
 Row = Mapping[str, Any]
+
+Facts = Mapping[str, Any]
+"""Facts about a network and its libraries, see `contest.facts_of`."""
 
 
 def claimed(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
@@ -35,6 +38,28 @@ def ratios(rows: Sequence[Row], engines: Sequence[str]) -> dict[str, float]:
 def regrets(rows: Sequence[Row], oracles: Sequence[str] = ORACLES) -> dict[str, float]:
     """Size -> extra time of the dynamic library, as a share of the fastest library of that size alone."""
     return {size: 1 / ratio - 1 for size, ratio in ratios(rows, oracles).items()}
+
+
+def over_fixed(rows: Sequence[Row], facts: Facts) -> dict[str, float | None]:
+    """Costs of the dynamic library of one network over those of a fixed one; None if they are not known.
+
+    `ready_over_fixed` is the time to build it over the median time to build a library of one size. Results
+    without times of single libraries have the seconds of all together, which count in equal shares, and with
+    the first run. `peak_over_fixed` is the largest resident memory at the largest sizes, over that of a
+    library of these sizes.
+    """
+    seconds = facts.get("library_s") or {engine: _equal_shares(rows, engine) for engine in (FORETUNE, FIXED)}
+    peaks = facts.get("largest_peak_mb") or {}
+    return {
+        "ready_over_fixed": _over(*(_median(seconds.get(engine)) for engine in (FORETUNE, FIXED))),
+        "peak_over_fixed": _over(peaks.get(FORETUNE), peaks.get(FIXED)),
+    }
+
+
+def _equal_shares(rows: Sequence[Row], engine: str) -> list[float]:
+    """Seconds of each library of an engine: one for all sizes, or one for each."""
+    found = [row["ready_s"] for row in rows if row["engine"] == engine and row["size"] and row["ready_s"]]
+    return found[:1] if engine == FORETUNE else [one / len(found) for one in found]
 
 
 def network_summary(rows: Sequence[Row]) -> dict[str, Any]:
@@ -70,6 +95,14 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
         "worst_regret": max(regret, default=None),
         "oracles": [one for one in ORACLES if any(row["engine"] == one for row in rows)],
     }
+
+
+def _over(value: float | None, other: float | None) -> float | None:
+    return value / other if value and other else None
+
+
+def _median(values: Sequence[float] | None) -> float | None:
+    return statistics.median(values) if values else None
 
 
 def _mean(values: Mapping[str, float]) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..dynamic.engines import BUCKETS, FORETUNE, RIVAL_ENGINES
-from ..dynamic.summary import claimed
+from ..dynamic.summary import claimed, over_fixed
 from .declare import name_of
 from .reading import Result, milliseconds
 
@@ -20,6 +20,7 @@ def networks(result: Result) -> Iterator[dict[str, Any]]:
         ranges = ", ".join(f"{symbol} {low}-{high}" for symbol, (low, high) in one.get("symbols", {}).items())
         yield {
             **one,
+            **over_fixed(rows, one),
             "dynamic_network": name,
             "range": ranges or "no library",
             "best_rival": best_rival(rows),

@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 
@@ -14,6 +14,7 @@ import tvm
 from rich.console import Console
 from tvm.target import Target
 
+from ...compiler.networks.lowering.buildable import Stage
 from ...compiler.tvm_compat import runs_here, target_to_json, workload_hash
 from ...dataset.hardware.target_hardware import target_hardware
 from ...dataset.measure import Executor, MeasureJob, make_executor
@@ -26,6 +27,9 @@ from ..database.tuning_database import folder_of
 from ..database.turns import turn_in
 from ..run.config import TuneConfig
 
+MEASURING = "measure kernels"
+"""Stage of a run."""
+
 
 class KernelTimes:
     """Times of kernels that the database has, and of others until the budget has run out, or Ctrl-C.
@@ -34,6 +38,7 @@ class KernelTimes:
         stored: times of the database, to which new ones are added.
         start: starts the executor, when a kernel has to be measured; None measures nothing.
         budget_s: seconds for measurements; None for no limit.
+        stage: a clock's context for the measurements.
     """
 
     def __init__(
@@ -42,8 +47,9 @@ class KernelTimes:
         start: Callable[[], Executor] | None,
         console: Console,
         budget_s: float | None = None,
+        stage: Stage = nullcontext,
     ) -> None:
-        self._stored, self._start, self._console = stored, start, console
+        self._stored, self._start, self._console, self._stage = stored, start, console, stage
         self._executor: Executor | None = None
         self._ends_at = None if budget_s is None else time.monotonic() + budget_s
         self._measuring = self._interrupted = False
@@ -90,7 +96,8 @@ class KernelTimes:
         if not (self._interrupted or over):
             self._measuring = True
             try:
-                with self._console.status(f"measuring kernels: {self.measured} so far"):
+                status = self._console.status(f"measuring kernels: {self.measured} so far")
+                with status, self._stage(MEASURING):
                     jobs = [MeasureJob(tvm.ir.save_json(one)) for one in kernels.values()]
                     outcomes = self._started().measure(jobs)
             except KeyboardInterrupt as error:
@@ -144,8 +151,10 @@ def kernel_turn(config: TuneConfig, target: Target, console: Console) -> Iterato
 
 
 @contextmanager
-def kernel_times(config: TuneConfig, target: Target, console: Console) -> Iterator[KernelTimes | None]:
-    """Function that has the times of kernels inside the block.
+def kernel_times(
+    config: TuneConfig, target: Target, console: Console, stage: Stage = nullcontext
+) -> Iterator[KernelTimes | None]:
+    """Function that has the times of kernels inside the block; `stage` is of `KernelTimes`.
 
     It is None if the settings or the target rule measurements out and the database has no times.
     """
@@ -166,7 +175,7 @@ def kernel_times(config: TuneConfig, target: Target, console: Console) -> Iterat
 
         if measures:
             folder.mkdir(parents=True, exist_ok=True)
-        times = KernelTimes(stored, start if measures else None, console, config.budget_s)
+        times = KernelTimes(stored, start if measures else None, console, config.budget_s, stage)
         hold_open(times, folder)  # no import changes the folder meanwhile
         with times.ending_by_ctrl_c():
             yield times

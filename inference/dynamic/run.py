@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import tvm
+from numpy.typing import NDArray
 from rich.console import Console
 from tvm import relax
 from tvm.target import Target
@@ -50,6 +51,9 @@ from .sizes import sizes_beyond, sizes_to_compare
 TIMED_RUNS = 5
 """Runs of each size that are timed, after the first one."""
 
+TIMED_S = 0.2
+"""Seconds of runs of one size after which no further one is timed."""
+
 
 class DynamicOutputError(UserError, RuntimeError):
     """The compiled network has other outputs than the original at some size."""
@@ -85,7 +89,8 @@ class DynamicRun:
                 config.network, config.inputs, config.batch, config.dims, config.seed, config.kwargs
             )
         fused = to_symbolic_relax(network, dynamic, target, config.lowering, self.watch.stage)
-        with self.watch.stage("choose kernels"), kernel_times(config, target, self.console) as times:
+        measuring = kernel_times(config, target, self.console, self.watch.stage)
+        with self.watch.stage("choose kernels"), measuring as times:
             mod, tasks = scheduled(fused, dynamic, target, times, config.lowering)
         beyond = None
         if config.beyond == ALLOW:
@@ -142,7 +147,12 @@ class DynamicRun:
         sizes: Mapping[str, int],
         entry: str = MAIN,
     ) -> SizeResult:
-        """Compares outputs at one size. Raises DynamicOutputError, and DynamicShapeError without memory."""
+        """Compares outputs at one size, and times a few runs.
+
+        Where all symbols are largest, a run takes longest, and each network runs once, which shows whether
+        the planned memory suffices. Edge cases are compared at the other sizes. Raises DynamicOutputError,
+        and DynamicShapeError without memory.
+        """
         where = sizes_text(sizes)
         try:
             arrays = example_inputs(dynamic.at(sizes), self.config.seed)
@@ -150,17 +160,25 @@ class DynamicRun:
             raise DynamicShapeError(
                 f"network={network.name} at {where}: its inputs do not fit into memory; narrow the range"
             ) from error
-        original = Original(network.with_inputs(arrays))
+        largest = all(sizes[name] >= symbol.high for name, symbol in dynamic.symbols.items())
+        original = Original(network.with_inputs(arrays), once=largest)
+        first_s: list[float] = []
+
+        def outputs(*inputs: NDArray[Any]) -> list[NDArray[Any]]:
+            call = compiled.bind(*inputs, entry=entry)
+            began = time.perf_counter()
+            found = flatten(call())
+            first_s.append(time.perf_counter() - began)
+            return [tensor.numpy() for tensor in found]
+
         try:
-            check = original.check(
-                lambda *inputs: [tensor.numpy() for tensor in flatten(compiled.bind(*inputs, entry=entry)())]
-            )
+            check = original.check(outputs)
             fault = "" if check.agrees else original.describe(check)
         except OutputFormError as error:
             fault = first_line(error)
         if fault:
             raise DynamicOutputError(f"network={network.name} at {where}: {fault}; tune it for fixed shapes")
-        median_s = _median_s(compiled.bind(*arrays, entry=entry))
+        median_s = _median_s(compiled.bind(*arrays, entry=entry), first_s[0])
         beyond = entry == BEYOND
         return SizeResult(sizes, check.max_abs_difference, check.tolerance, median_s, beyond)
 
@@ -250,11 +268,10 @@ def compile_symbolic(
     return CompiledNetwork(executable, target, scheduled=(), unscheduled=(), task_of={})
 
 
-def _median_s(run: Callable[[], Any]) -> float:
-    """Median latency of a few runs, in seconds."""
-    run()
-    times = []
-    for _ in range(TIMED_RUNS):
+def _median_s(run: Callable[[], Any], first_s: float) -> float:
+    """Median latency of a few runs, in seconds; the latency of the first run if that took `TIMED_S`."""
+    times: list[float] = [first_s] if first_s >= TIMED_S else []
+    while len(times) < TIMED_RUNS and sum(times) < TIMED_S:
         began = time.perf_counter()
         run()
         times.append(time.perf_counter() - began)

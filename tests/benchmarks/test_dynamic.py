@@ -25,7 +25,7 @@ from benchmarks.dynamic.libraries import BuildError, Built, Libraries, library_n
 from benchmarks.dynamic.networks import SUBJECTS, as_word, dry_subject, grid
 from benchmarks.dynamic.page import axis_of, write_page
 from benchmarks.dynamic.progress import LIBRARY, SIZE, OutOfTime, Progress
-from benchmarks.dynamic.summary import network_summary, regrets, summary
+from benchmarks.dynamic.summary import network_summary, over_fixed, regrets, summary
 from benchmarks.tables import TABLES
 from benchmarks.tables.reading import Results
 
@@ -81,9 +81,11 @@ def test_libraries_are_those_that_the_sizes_need() -> None:
     assert (
         library_name(BUCKETS, {"b": 8}) == library_name(FIXED, {"b": 8}) != library_name(SEARCHED, {"b": 8})
     )
-    # One for the range, and b=8, which buckets and exact sizes share.
+    # One for the range, and b=8, which buckets and exact sizes share; two sizes, and memory at the largest.
     settings = subject.settings_of(subject.arguments_of(["--dry"]), one)
-    assert subject.steps_of(one, settings) == {LIBRARY: 2, SIZE: 2}
+    assert subject.steps_of(one, settings) == {LIBRARY: 2, SIZE: 3}
+    assert subject.steps_of(one, replace(settings, engines=[FORETUNE, BUCKETS])) == {LIBRARY: 2, SIZE: 2}
+    assert subject.steps_of(one, replace(settings, engines=[FORETUNE])) == {LIBRARY: 1, SIZE: 2}
 
 
 def test_padding_adds_zeros_and_outputs_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,6 +157,25 @@ def test_the_summary_is_of_networks_with_a_library() -> None:
     assert summary([none])["over_best_rival"] is None
 
 
+def test_costs_are_over_those_of_a_library_of_one_size() -> None:
+    """One library takes 30 s, and libraries of one size 10, 20 and 90 s: 1.5 times their median."""
+    facts = {
+        "library_s": {FORETUNE: [30.0], FIXED: [90.0, 10.0, 20.0], BUCKETS: [1.0]},
+        "largest_peak_mb": {FORETUNE: 600.0, FIXED: 500.0},
+    }
+    assert over_fixed(ROWS, facts) == {"ready_over_fixed": 1.5, "peak_over_fixed": pytest.approx(1.2)}
+    alone = {"library_s": {FORETUNE: [30.0]}, "largest_peak_mb": {FORETUNE: 600.0}}
+    assert over_fixed(ROWS, alone) == {"ready_over_fixed": None, "peak_over_fixed": None}
+
+
+def test_earlier_results_have_the_time_of_all_libraries_of_one_size() -> None:
+    """Two libraries take 40 s together, and the one for all sizes 60 s."""
+    ready_s = {FORETUNE: 60.0, FIXED: 40.0}
+    rows = [{**one, "ready_s": ready_s.get(one["engine"])} for one in ROWS]
+    assert over_fixed(rows, {}) == {"ready_over_fixed": 3.0, "peak_over_fixed": None}
+    assert over_fixed(ROWS, {}) == {"ready_over_fixed": None, "peak_over_fixed": None}
+
+
 def test_rows_have_what_holds_for_all_sizes_of_an_engine() -> None:
     def timing(name: str, b: int, latency_s: float | None, **changes: Any) -> dict[str, Any]:
         unknown = {"max_abs_difference": 0.0, "disturbed": False, "error": "", "compilations": None}
@@ -182,15 +203,34 @@ def test_rows_have_what_holds_for_all_sizes_of_an_engine() -> None:
     assert set(failed) == set(first)
 
 
-class NoBuilder:
-    """Builds the library of the range, and none of b=8 alone."""
+class AnyBuilder:
+    """Builds any library."""
 
     def build(self, words: list[str]) -> dict[str, Any]:
         (export,) = (word.partition("=")[2] for word in words if word.startswith("export="))
-        if export.endswith("b8.so"):
-            raise BuildError("no conversion")
         Path(export).write_bytes(b"0" * 1_000_000)
         return {"seconds": 2.0, "tasks": 1, "plain": []}
+
+
+def test_the_largest_sizes_have_a_library_of_their_own(tmp_path: Path) -> None:
+    one = replace(dry_subject(), sizes=grid(b=[3, 7]), references=grid(b=[3, 7]))
+    libraries = Libraries(one, tmp_path, AnyBuilder(), lambda kind, name, do: do(), None)  # type: ignore[arg-type]
+    made = libraries.build([FORETUNE, FIXED], one.sizes)
+    own, fixed = made.largest
+    assert (own.name, own.sizes, own.path) == (FORETUNE, [{"b": 8}], tmp_path / "foretune.so")
+    assert (fixed.name, fixed.sizes) == (FIXED, [{"b": 8}])
+    assert fixed.path is not None and "no_measurement-b8.so" in fixed.path.read_text()
+    assert made.library_s == {FORETUNE: [2.0], FIXED: [2.0, 2.0]}
+    assert [entrant.sizes for entrant in made.entrants] == [None, [{"b": 3}, {"b": 7}]]
+
+
+class NoBuilder(AnyBuilder):
+    """Builds the library of the range, and none of b=8 alone."""
+
+    def build(self, words: list[str]) -> dict[str, Any]:
+        if any(word.endswith("b8.so") for word in words):
+            raise BuildError("no conversion")
+        return super().build(words)
 
 
 def test_a_library_that_is_not_built_leaves_out_its_sizes(tmp_path: Path) -> None:
@@ -205,6 +245,7 @@ def test_a_library_that_is_not_built_leaves_out_its_sizes(tmp_path: Path) -> Non
     assert made.entrants[1].sizes == [{"b": 3}] and made.entrants[1].before_s == 2.0
     assert made.library_mb == {FORETUNE: 1.0, BUCKETS: 1.0}
     assert set(made.left_out) == {BUCKETS, FIXED, SEARCHED} and "no conversion" in made.left_out[FIXED]
+    assert made.library_s == {FORETUNE: [2.0], BUCKETS: [2.0]} and made.largest == []
     assert steps[:2] == ["foretune", "no_measurement-b4"]
 
 
@@ -275,15 +316,22 @@ def test_tables_show_networks_engines_and_sizes(tmp_path: Path) -> None:
     rows = [{**one, "network": "bert_base"} for one in ROWS]
     failed = {**row(FORETUNE, 1, None, error="no conversion"), "network": "crnn", "size": None, "sizes": None}
     found = {
-        "bert_base": {"rows": rows, "facts": {"symbols": {"b": [1, 16]}, "error": ""}},
+        "bert_base": {
+            "rows": rows,
+            "facts": {
+                "symbols": {"b": [1, 16]},
+                "library_s": {FORETUNE: [3.0], FIXED: [2.0]},
+                "error": "",
+            },
+        },
         "crnn": {"rows": [failed], "facts": {"error": "no conversion"}},
     }
     result = {"threads": 2, **subject.merged({}, found, "0123456789")}
     hardware = {"name": "AMD EPYC", "vector_bits": 256, "details": {"vendor": "AuthenticAMD", "family": "25"}}
     common.write_result("dynamic", result, common.start(), hardware, results=tmp_path)
     networks = TABLES["dynamic-networks"](Results(tmp_path))
-    assert "| BERT-base | b 1-16 | 3 | 1.27x (ONNX Runtime) | 1.20x | 2.00x | 62% | 100% |" in networks
-    assert "| text line with LSTM | no library | 0 | - | - | - | - | - | - | - |" in networks
+    assert "| 1.27x (ONNX Runtime) | 1.20x | 2.00x | 62% | 100% | 1.50x | - |" in networks
+    assert "| text line with LSTM | no library | 0 | - | - | - | - | - | - | - | - | - |" in networks
     assert "one library with text line with LSTM (no conversion)" in " ".join(networks.split())
     assert "| b=2 | 2000 ms | 8000 ms | 1600 ms | - | 2700 ms | failed |" in TABLES["dynamic-sizes"](
         Results(tmp_path)
@@ -302,5 +350,12 @@ def test_a_dry_run_has_right_outputs_at_all_sizes(tmp_path: Path) -> None:
     }
     assert all(one["error"] == "" and one["latency_s"] > 0 for one in result["rows"])
     assert all(one["ready_s"] > 0 and one["library_mb"] > 0 for one in result["rows"])
+    costs = result["networks"]["dry"]
+    assert costs["ready_over_fixed"] > 0 and 0.5 < costs["peak_over_fixed"] < 2
+    assert {engine: len(seconds) for engine, seconds in costs["library_s"].items()} == {
+        FORETUNE: 1,
+        BUCKETS: 1,
+        FIXED: 1,
+    }
     assert not list((tmp_path / "runs").rglob("*.so"))
     assert "Dynamic shapes" in (tmp_path / "runs" / "dynamic.html").read_text()

@@ -109,3 +109,16 @@ def test_a_network_with_a_state_is_refused() -> None:
 
     with pytest.raises(RandomNetworkError, match=r"network=counting: .* changes its own state"):
         Original(Network("counting", (X,), Counting()))
+
+
+def test_an_original_that_runs_once_has_the_drawn_inputs_alone() -> None:
+    runs: list[torch.Tensor] = []
+
+    class Counting(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            runs.append(x)
+            return x
+
+    network = Network("counting", (X,), Counting())
+    assert Original(network, once=True).compared_on == [DRAWN] and len(runs) == 1
+    assert Original(network).compared_on == [DRAWN, EDGE] and len(runs) == 4

@@ -166,3 +166,41 @@ def test_sizes_that_do_not_fit_into_memory_are_named(tmp_path: Path, monkeypatch
         DynamicShapeError, match=r"at n=1: its inputs do not fit into memory; narrow the range"
     ):
         run(settings, Console(quiet=True))
+
+
+def test_only_the_largest_sizes_are_compared_in_one_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    briefly: dict[tuple[int, ...], bool] = {}
+    real = subject.Original
+
+    def original(network: Any, *, once: bool) -> Any:
+        briefly[network.inputs[0].shape] = once
+        return real(network, once=once)
+
+    monkeypatch.setattr(subject, "Original", original)
+    settings = replace(
+        config(tmp_path), network="torch.nn:ReLU", inputs=[["b=1:3", "n=1:33"]], beyond="allow", export=None
+    )
+    run(settings, Console(quiet=True))
+    assert {(1, 1), (1, 33), (3, 1), (3, 33), (4, 34), (1, 67)} <= set(briefly)
+    assert {shape for shape, once in briefly.items() if once} == {(3, 33), (4, 34)}
+
+
+@pytest.mark.parametrize(
+    ("first_s", "run_s", "median_s", "runs"),
+    [(9.0, 0.01, 9.0, 0), (0.1, 0.01, 0.01, 5), (0.15, 0.15, 0.15, 2)],
+)
+def test_few_runs_of_a_slow_network_are_timed(
+    first_s: float, run_s: float, median_s: float, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(subject.time, "perf_counter", lambda: clock[0])
+    done: list[float] = []
+
+    def call() -> None:
+        clock[0] += run_s
+        done.append(run_s)
+
+    assert subject._median_s(call, first_s) == pytest.approx(median_s)
+    assert len(done) == runs

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -105,6 +105,20 @@ def test_times_of_another_tvm_are_measured_again_and_so_are_all_of_them_on_reque
     again = Fake(MeasureOutcome(run_secs=(1.0,)))
     assert times(again, folder, empty=True)(MODULES[:1]) == [1.0] and again.calls == 1
     assert times(None, folder)(MODULES) == [1.0, None]
+
+
+def test_measurements_are_a_stage_of_their_own(folder: Path) -> None:
+    stages: list[str] = []
+
+    def stage(name: str) -> AbstractContextManager[None]:
+        stages.append(name)
+        return nullcontext()
+
+    fake = cast(Executor, Fake(MeasureOutcome(run_secs=(2.0,)), MeasureOutcome(run_secs=(3.0,))))
+    stored = StoredKernelTimes(folder, "1")
+    measure = KernelTimes(stored, lambda: fake, Console(quiet=True), stage=stage)
+    assert measure(MODULES) == measure(MODULES) == [2.0, 3.0]
+    assert stages == [subject.MEASURING]
 
 
 def test_nothing_is_measured_after_the_budget(folder: Path) -> None:

@@ -7,7 +7,7 @@ weighed: each kernel and each breakpoint of the table costs a small share of the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -60,16 +60,16 @@ def sampled_sizes(low: int, high: int, counts: Counts | None = None) -> list[int
 def choose(
     candidates: Sequence[One],
     sizes: Sequence[int],
-    predicted: Callable[[One, int], float],
+    times: NDArray[np.float64],
     most: int = MOST_MEMBERS,
     counts: Counts | None = None,
 ) -> Family[One]:
     """Family of at most `most` candidates whose predicted times are close to the best ones at all sizes.
 
-    `predicted` is infinity where a candidate is not right. Some candidate is right at each size, and all are
-    right at larger sizes than one that they are right at. `counts` weighs the sizes, see `size_weights`.
+    `times` [candidates, sizes] are infinite where a candidate is not right. Some candidate is right at each
+    size, and all are right at larger sizes than one that they are right at. `counts` weighs the sizes, see
+    `size_weights`.
     """
-    times = np.array([[predicted(one, size) for size in sizes] for one in candidates])
     regret = times / times.min(axis=0) - 1
     weights = size_weights(sizes, counts or {})
     picked = _picked(regret, weights, most)
@@ -90,15 +90,20 @@ def cheapest(
     families: Sequence[Family[One]],
     candidates: Sequence[One],
     sizes: Sequence[int],
-    predicted: Callable[[One, int], float],
+    times: NDArray[np.float64],
     counts: Counts | None = None,
 ) -> Family[One]:
-    """The family whose predicted times are closest to the best candidate's, with its regret over that one."""
-    best = np.array([min(predicted(one, size) for one in candidates) for size in sizes])
+    """The family whose predicted times are closest to the best candidate's, with its regret over that one.
+
+    `times` [candidates, sizes] has a row for each member of the families.
+    """
+    best = times.min(axis=0)
     weights = size_weights(sizes, counts or {})
+    rows = {one: row for row, one in enumerate(candidates)}
 
     def rated(family: Family[One]) -> Family[One]:
-        lost = np.array([predicted(family.at(size), size) for size in sizes]) / best - 1
+        taken = times[[rows[family.at(size)] for size in sizes], np.arange(len(sizes))]
+        lost = taken / best - 1
         return replace(family, regret_mean=float(lost @ weights), regret_worst=float(lost.max()))
 
     return min(map(rated, families), key=lambda one: one.regret_mean + _WORST * one.regret_worst)
@@ -110,7 +115,7 @@ def _picked(regret: NDArray[np.float64], weights: NDArray[np.float64], most: int
     picked: list[int] = []
     objective = math.inf
     while len(picked) < most:
-        scores = [_objective(np.minimum(best, row), weights) for row in regret]
+        scores = _objective(np.minimum(best, regret), weights)
         chosen = int(np.argmin(scores))
         if picked and not scores[chosen] < objective - _MEMBER_SHARE:
             break
@@ -123,8 +128,9 @@ def _picked(regret: NDArray[np.float64], weights: NDArray[np.float64], most: int
     return picked
 
 
-def _objective(regret: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-    return float(regret @ weights + _WORST * regret.max())
+def _objective(regret: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of regrets [candidates, sizes], one for each candidate."""
+    return regret @ weights + _WORST * regret.max(axis=1)
 
 
 def _path(regret: NDArray[np.float64], weights: NDArray[np.float64]) -> list[int]:

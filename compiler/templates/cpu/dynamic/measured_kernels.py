@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import log
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import tvm
+from numpy.typing import ArrayLike, NDArray
 from tvm.tirx import PrimFunc
 
 from .kernel_parameters import KernelParameters
@@ -19,17 +20,16 @@ Measure = Callable[[Sequence[tvm.IRModule]], Sequence[float | None]]
 """Seconds of scheduled modules with fixed extents, in order; None for one that was not measured."""
 
 ANCHORS = (1 / 6, 1 / 2, 5 / 6)
-"""Places of the measured sizes in a range, on a logarithmic scale."""
+"""Places in a range that stand for all of it, on a logarithmic scale."""
+
+MEASURED = ANCHORS[1:]
+"""Places of the measured sizes. Small sizes are left out: the closed form nearly always ranks the fastest
+kernel first there, and each measured kernel takes a compilation."""
 
 
 def size_at(low: int, high: int, place: float) -> int:
     """Size at a place of a range, from 0 to 1 on a logarithmic scale."""
     return round(low * (high / low) ** place)
-
-
-def anchor_sizes(low: int, high: int) -> list[int]:
-    """Sizes in a range at which kernels are measured, in order. They do not depend on register tiles."""
-    return sorted({size_at(low, high, place) for place in ANCHORS})
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ class Correction:
             deviation = fmean(value - mean[size] for size, value in own.items())
             self._logs[tile] = [own.get(size, mean[size] + deviation) for size in self._sizes]
 
-    def factor(self, member: KernelParameters, size: int) -> float:
-        """Seconds for each predicted cycle; 1 if nothing was measured."""
+    def factors(self, member: KernelParameters, sizes: ArrayLike) -> NDArray[np.float64]:
+        """Seconds for each predicted cycle at each size; 1 if nothing was measured."""
         if not self._sizes:
-            return 1.0
+            return np.ones(np.shape(sizes))
         logs = self._logs.get(_tile(member), self._mean)
-        return exp(float(np.interp(log(size), np.log(self._sizes), logs)))
+        return np.exp(np.interp(np.log(sizes), np.log(self._sizes), logs))
 
 
 def _tile(member: KernelParameters) -> tuple[int, ...]:

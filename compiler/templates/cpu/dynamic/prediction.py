@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
+from typing import TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
 from tvm.target import Target
 
 from ....instruction_sets import registers_of
@@ -13,6 +16,9 @@ from ....targets import traits
 from ..prediction import PER_CYCLE
 from ..template import COLUMNS_FIRST, ROWS_FIRST
 from .kernel_parameters import KernelParameters, row_tiles
+
+Integers: TypeAlias = "NDArray[np.int64]"
+Floats: TypeAlias = "NDArray[np.float64]"
 
 _TILE_START, _SUM_START = 60, 4
 """Cycles to begin and end a register tile, and for each of its vectors."""
@@ -72,6 +78,22 @@ class ProductSize:
     """Groups of rows of the same batch."""
 
 
+@dataclass(frozen=True, eq=False)
+class ProductSizes:
+    """Extents of a product at several sizes, see `ProductSize`: int64 [sizes]."""
+
+    rows: Integers
+    columns: Integers
+    depth: Integers
+    batch: Integers
+    lines: Integers
+
+    @classmethod
+    def of(cls, sizes: Sequence[ProductSize]) -> ProductSizes:
+        """The extents of these sizes."""
+        return cls(*np.array([astuple(one) for one in sizes], np.int64).T)
+
+
 def panel_widths(columns: int, lanes: int) -> list[int]:
     """Columns that panels of a packed weight may have: whole vectors, or a part of one for few columns.
 
@@ -100,41 +122,54 @@ def members(width: int, most_rows: int, most_panels: int, machine: Machine) -> I
 
 def cycles(member: KernelParameters, size: ProductSize, machine: Machine) -> float:
     """Predicted cycles of a member at a size that it is right for."""
-    down, tall = row_tiles(size.rows, member.rows)
-    across = math.ceil(math.ceil(size.columns / member.width) / member.panels)
-    tiles = size.batch * size.lines * down * across
-    heights = [(member.rows, tall), (member.least_rows, down - tall)]
-    cost = sum(
-        count * _tile(member, rows, size.lines * down, across, size, machine)
-        for rows, count in heights
-        if count
+    return float(cycles_at(member, ProductSizes.of([size]), machine)[0])
+
+
+def cycles_at(member: KernelParameters, sizes: ProductSizes, machine: Machine) -> Floats:
+    """Predicted cycles of a member at sizes that it is right for: float64 [sizes]."""
+    down, tall = row_tiles(sizes.rows, member.rows, np.maximum)
+    across = _ceildiv(_ceildiv(sizes.columns, member.width), member.panels)
+    tiles = sizes.batch * sizes.lines * down * across
+    tall_cycles, short_cycles = (
+        _tile(member, rows, sizes.lines * down, across, sizes, machine)
+        for rows in (member.rows, member.least_rows)
     )
-    return math.ceil(tiles / machine.cores) * cost / down
+    cost = tall * tall_cycles + (down - tall) * short_cycles
+    return _ceildiv(tiles, machine.cores) * cost / down
+
+
+def _ceildiv(values: Integers, by: int) -> Integers:
+    return -(-values // by)
 
 
 def _tile(
-    member: KernelParameters, rows: int, down: int, across: int, size: ProductSize, machine: Machine
-) -> float:
+    member: KernelParameters,
+    rows: int,
+    down: Integers,
+    across: Integers,
+    sizes: ProductSizes,
+    machine: Machine,
+) -> Floats:
     """Cycles of a register tile of so many rows, if there are `down` of them by `across`."""
     vectors = member.panels * math.ceil(member.width / machine.lanes)
     sums = rows * vectors
     step = max(sums / PER_CYCLE, (rows + vectors) / PER_CYCLE, _LATENCY) * (1 + _STREAM * (member.panels - 1))
     weight_bytes = 4 * member.columns
-    kept, streamed = 4 * size.depth * member.columns, 4 * size.depth * rows
     by_columns = member.order == COLUMNS_FIRST
     # Weights stay in the second cache if all fit there, or while rows follow each other.
-    if 4 * size.depth * size.columns <= machine.cache_bytes:
-        loads = [weight_bytes / _SECOND]
-    elif by_columns and kept <= machine.cache_bytes and down > 1:
-        loads = [weight_bytes / _AHEAD, *[weight_bytes / _SECOND] * (down - 1)]
-    else:
-        far = weight_bytes / _FAR
-        loads = [far if down == 1 else (step**_OVERLAP + far**_OVERLAP) ** (1 / _OVERLAP)]
-    step = sum(max(step, load) for load in loads) / len(loads)
-    if by_columns and across > 1 and 4 * size.lines * size.rows * size.depth > machine.cache_bytes:
-        step = max(step, streamed / size.depth / _FAR)
-    # Each pass over the columns visits all lines of an output that no cache keeps, a part at a time.
-    outputs = 4 * size.batch * size.lines * size.rows * size.columns
-    apart = by_columns and across > 1 and outputs > machine.cache_bytes
-    stored = 4 * rows * member.columns / _FAR if apart else 0.0
-    return size.depth * step + stored + _TILE_START + _SUM_START * sums
+    near, ahead, far = (max(step, weight_bytes / speed) for speed in (_SECOND, _AHEAD, _FAR))
+    joined = (step**_OVERLAP + (weight_bytes / _FAR) ** _OVERLAP) ** (1 / _OVERLAP)
+    steps = np.where(down == 1, far, joined)
+    if by_columns:
+        stays = (4 * sizes.depth * member.columns <= machine.cache_bytes) & (down > 1)
+        steps = np.where(stays, near + (ahead - near) / down, steps)
+    steps = np.where(4 * sizes.depth * sizes.columns <= machine.cache_bytes, near, steps)
+    stored = np.zeros(len(down))
+    if by_columns:
+        lines = 4 * sizes.lines * sizes.rows
+        again = (across > 1) & (lines * sizes.depth > machine.cache_bytes)
+        steps = np.where(again, np.maximum(steps, 4 * rows / _FAR), steps)
+        # Each pass over the columns visits all lines of an output that no cache keeps, a part at a time.
+        apart = (across > 1) & (lines * sizes.batch * sizes.columns > machine.cache_bytes)
+        stored = np.where(apart, 4 * rows * member.columns / _FAR, 0.0)
+    return sizes.depth * steps + stored + _TILE_START + _SUM_START * sums

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tvm
 import tvm_ffi
+from numpy.typing import NDArray
 from tvm import tirx
 from tvm.tirx import IfThenElse
 
@@ -17,10 +18,10 @@ from ..contraction import variables_of
 from .choice import MOST_MEMBERS, Family, cheapest, choose, sampled_sizes
 from .expected_sizes import Counts, Ends, expected_values
 from .kernel_parameters import KernelParameters
-from .measured_kernels import ANCHORS, Correction, Measure, MeasuredKernel, size_at, with_sizes
+from .measured_kernels import MEASURED, Correction, Measure, MeasuredKernel, size_at, with_sizes
 from .nodes import Places, allocated, fixed, number, sequence, simple, with_values
 from .panels import packed_shape, turned_panels, with_prepared, with_turned
-from .prediction import MOST_PANELS, MOST_ROWS, Machine, ProductSize, cycles, members, panel_widths
+from .prediction import MOST_PANELS, MOST_ROWS, Machine, ProductSizes, cycles_at, members, panel_widths
 from .product_kernel import product_kernel
 from .symbolic_product import SymbolicProduct, Weight
 
@@ -33,8 +34,18 @@ _NARROW = 2
 _TRIED = 4
 """Register tiles that are measured at one size."""
 
-_Trial = tuple[KernelParameters, int, Mapping[Any, int]]
-"""Kernel to measure, the size that the tables choose by, and the values of symbolic extents."""
+
+class _Trial(NamedTuple):
+    """Kernel to measure."""
+
+    member: KernelParameters
+    size: int
+    """Value of the expression that the tables choose by."""
+    values: Mapping[Any, int]
+    """Value of each symbolic extent."""
+    cycles: float
+    """Prediction of the closed form."""
+
 
 _Time = Callable[[Sequence[_Trial]], Sequence[float | None]]
 
@@ -138,10 +149,10 @@ def _time(task: SymbolicProduct, measure: Measure) -> _Time:
     """Function that measures kernels of a task."""
 
     def module(trial: _Trial) -> tvm.IRModule:
-        member, _, values = trial
+        member = trial.member
         panels = _panels(task, member.width)
         body = _with_panels(task, panels, member.width, product_kernel(task, member, panels))
-        return with_sizes(parameters(task, panels), with_prepared(task, body), values)
+        return with_sizes(parameters(task, panels), with_prepared(task, body), trial.values)
 
     return lambda trials: measure([module(trial) for trial in trials])
 
@@ -175,7 +186,7 @@ class _Sizes:
             return {var: size_at(*ends(var), place) for var in variables}
 
         symbols = [*variables, *(var for var in task.symbols if var not in variables)]
-        self.anchors = [values_at(place, symbols) for place in ANCHORS]
+        self.measured = [values_at(place, symbols) for place in MEASURED]
         curve = [
             [fixed(with_values(number(part), values)) for part in (self.key, *parts)]
             for values in (values_at(place, variables) for place in np.linspace(0, 1, _POINTS))
@@ -183,12 +194,14 @@ class _Sizes:
         self._curve = np.array(curve, dtype=float)
         self._same = [bool(tvm_ffi.structural_equal(self.key, simple(part))) for part in parts]
 
-    def at(self, key: int) -> ProductSize:
-        """Extents where the first symbolic one is `key`, and all others have grown as far."""
-        keys = self._curve[:, 0]
-        return ProductSize(
+    def at(self, keys: Sequence[int]) -> ProductSizes:
+        """Extents where the first symbolic one has these values, and all others have grown as far."""
+        known = self._curve[:, 0]
+        return ProductSizes(
             *(
-                key if same else max(1, round(float(np.interp(key, keys, self._curve[:, at]))))
+                np.asarray(keys, np.int64)
+                if same
+                else np.maximum(1, np.rint(np.interp(keys, known, self._curve[:, at])).astype(np.int64))
                 for at, same in enumerate(self._same, start=1)
             )
         )
@@ -217,34 +230,40 @@ def _family(
             members(width, min(MOST_ROWS, sizes.rows[1]), _most_panels(sizes, width), machine)
         )
     ]
-    symbolic = fixed(sizes.task.columns) is None
-
-    def predicted(member: KernelParameters, key: int) -> float:
-        size = sizes.at(key)
-        narrow = symbolic and sizes.columns_follow and size.columns < member.columns
-        few = size.rows < member.least_rows or narrow
-        return math.inf if few else cycles(member, size, machine)
-
     most = MOST_MEMBERS if below is None else _NARROW
     rated = sampled_sizes(low, high, sizes.expected)
-    measured = []
-    if time is not None:
-        trials = _trials(candidates, predicted, sizes)
-        measured = [
-            MeasuredKernel(member, key, predicted(member, key), seconds)
-            for (member, key, _), seconds in zip(trials, time(trials), strict=True)
-            if seconds is not None
-        ]
+    measured = [] if time is None else _measured(candidates, sizes, machine, time)
     correction = Correction(measured)
-
-    def corrected(member: KernelParameters, key: int) -> float:
-        return predicted(member, key) * correction.factor(member, key)
-
+    factors = np.array([correction.factors(member, rated) for member in candidates])
+    times = _predicted(candidates, rated, sizes, machine) * factors
+    of_width = np.array([one.width for one in candidates])
     families = [
-        choose([one for one in candidates if one.width == width], rated, corrected, most, sizes.expected)
+        choose(
+            [one for one in candidates if one.width == width],
+            rated,
+            times[of_width == width],
+            most,
+            sizes.expected,
+        )
         for width in widths
     ]
-    return cheapest(families, candidates, rated, corrected, sizes.expected), measured
+    return cheapest(families, candidates, rated, times, sizes.expected), measured
+
+
+def _predicted(
+    candidates: Sequence[KernelParameters], keys: Sequence[int], sizes: _Sizes, machine: Machine
+) -> NDArray[np.float64]:
+    """Predicted cycles [candidates, keys]; infinite where a kernel is not right."""
+    extents = sizes.at(keys)
+    narrow = fixed(sizes.task.columns) is None and sizes.columns_follow
+
+    def row(member: KernelParameters) -> NDArray[np.float64]:
+        few = extents.rows < member.least_rows
+        if narrow:
+            few |= extents.columns < member.columns
+        return np.where(few, np.inf, cycles_at(member, extents, machine))
+
+    return np.array([row(member) for member in candidates])
 
 
 def _most_panels(sizes: _Sizes, width: int) -> int:
@@ -255,20 +274,27 @@ def _most_panels(sizes: _Sizes, width: int) -> int:
     return math.ceil(known / width) if known else max(1, sizes.columns[0] // width)
 
 
-def _trials(
-    candidates: Sequence[KernelParameters], predicted: Callable[[KernelParameters, int], float], sizes: _Sizes
-) -> list[_Trial]:
-    """Kernels to measure: those predicted fastest at each anchor, and of each register tile one order."""
-    found: dict[tuple[KernelParameters, int], _Trial] = {}
-    for values in sizes.anchors:
-        key = fixed(with_values(sizes.key, values))
-        assert key is not None
-        tiles: dict[tuple[int, ...], KernelParameters] = {}
-        for member in sorted(candidates, key=lambda one: predicted(one, key)):
-            if len(tiles) < _TRIED and math.isfinite(predicted(member, key)):
-                tiles.setdefault((member.rows, member.panels, member.width), member)
-        found |= {(member, key): (member, key, values) for member in tiles.values()}
-    return list(found.values())
+def _measured(
+    candidates: Sequence[KernelParameters], sizes: _Sizes, machine: Machine, time: _Time
+) -> list[MeasuredKernel]:
+    """Times of kernels: those predicted fastest at each size, and of each register tile one order."""
+    keys = [fixed(with_values(sizes.key, values)) or 0 for values in sizes.measured]
+    predicted = _predicted(candidates, keys, sizes, machine)
+    found: dict[tuple[int, ...], _Trial] = {}
+    for key, values, times in zip(keys, sizes.measured, predicted.T, strict=True):
+        tiles: dict[tuple[int, ...], _Trial] = {}
+        for at in np.argsort(times, kind="stable"):
+            member = candidates[at]
+            if len(tiles) < _TRIED and np.isfinite(times[at]):
+                tile = (key, member.rows, member.panels, member.width)
+                tiles.setdefault(tile, _Trial(member, key, values, float(times[at])))
+        found |= tiles
+    trials = list(found.values())
+    return [
+        MeasuredKernel(trial.member, trial.size, trial.cycles, seconds)
+        for trial, seconds in zip(trials, time(trials), strict=True)
+        if seconds is not None
+    ]
 
 
 def _dispatched(task: SymbolicProduct, key: Any, family: Family[KernelParameters], panels: Any) -> Any:

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import pytest
 from foretune.compiler.templates.cpu.dynamic.choice import cheapest, choose, sampled_sizes
 from foretune.compiler.templates.cpu.dynamic.kernel_parameters import KernelParameters, row_tiles
 from foretune.compiler.templates.cpu.dynamic.prediction import (
     Machine,
     ProductSize,
+    ProductSizes,
     cycles,
+    cycles_at,
     members,
     panel_widths,
 )
 from foretune.compiler.templates.cpu.template import COLUMNS_FIRST, ROWS_FIRST
 
 AVX2 = Machine(lanes=8, registers=16, cores=1)
+
+
+def times(candidates: Sequence[Any], sizes: Sequence[int], cost: Callable[[Any, int], float]) -> Any:
+    """Times [candidates, sizes]."""
+    return np.array([[cost(one, size) for size in sizes] for one in candidates])
 
 
 def tiles(tile: int, size: int) -> float:
@@ -30,7 +40,8 @@ def test_each_size_takes_the_kernel_that_computes_the_fewest_rows() -> None:
     def cost(tile: int, size: int) -> float:
         return tiles(tile, size) * (1.5 if tile == 1 else 1.0)
 
-    family = choose([1, 4], [1, 2, 3, 4, 5, 8, 100], cost)
+    sizes = [1, 2, 3, 4, 5, 8, 100]
+    family = choose([1, 4], sizes, times([1, 4], sizes, cost))
     assert family.members == (1, 4)
     assert family.breakpoints == (4, 5, 8)
     assert family.chosen == (0, 1, 0, 1)
@@ -39,21 +50,23 @@ def test_each_size_takes_the_kernel_that_computes_the_fewest_rows() -> None:
 
 
 def test_a_kernel_that_saves_too_little_is_left_out() -> None:
-    family = choose([1, 2], [1, 2, 4, 8], lambda one, size: size if one == 1 else tiles(2, size) * 0.9999)
+    family = choose([1, 2], [1, 2, 4, 8], np.array([[1, 2, 4, 8], 0.9999 * np.array([np.inf, 2, 4, 8])]))
     assert family.members == (1,)
     assert family.breakpoints == ()
     assert family.regret_worst == pytest.approx(1 / 0.9999 - 1)
 
 
 def test_no_more_kernels_than_allowed() -> None:
-    cost = {one: {size: 1.0 + abs(one - size) for size in range(1, 6)} for one in range(1, 6)}
-    family = choose(range(1, 6), range(1, 6), lambda one, size: cost[one][size], most=2)
+    found = range(1, 6)
+    family = choose(found, found, times(found, found, lambda one, size: 1.0 + abs(one - size)), most=2)
     assert len(family.members) == 2
 
 
 def test_a_kernel_runs_at_no_size_that_it_is_wrong_for() -> None:
     """The kernel of four rows is the fastest from four rows on."""
-    family = choose([1, 4], range(1, 20), lambda one, size: 1.0 if one == 1 else 0.01 * tiles(4, size))
+    sizes = range(1, 20)
+    cost = times([1, 4], sizes, lambda one, size: 1.0 if one == 1 else 0.01 * tiles(4, size))
+    family = choose([1, 4], sizes, cost)
     assert [family.at(size) for size in (1, 2, 3, 4, 19)] == [1, 1, 1, 4, 4]
 
 
@@ -96,13 +109,9 @@ def test_wide_panels_fit_into_the_registers() -> None:
 
 def test_the_family_of_the_fastest_width_is_taken() -> None:
     """Kernel `b` is slower at size 1 and faster at all others: the regret is that of size 1, weighted."""
-    times = {"a": {1: 1.0, 2: 2.0, 4: 4.0}, "b": {1: 1.5, 2: 1.0, 4: 2.0}}
-
-    def predicted(one: str, size: int) -> float:
-        return times[one][size]
-
-    families = [choose([name], [1, 2, 4], predicted) for name in "ab"]
-    found = cheapest(families, ["a", "b"], [1, 2, 4], predicted)
+    predicted = np.array([[1.0, 2.0, 4.0], [1.5, 1.0, 2.0]])
+    families = [choose(name, [1, 2, 4], predicted[[row]]) for row, name in enumerate("ab")]
+    found = cheapest(families, "ab", [1, 2, 4], predicted)
     assert found.members == ("b",) and found.regret_worst == pytest.approx(0.5)
     assert 0 < found.regret_mean < 0.5
 
@@ -150,6 +159,20 @@ def test_one_pass_streams_weights_from_far() -> None:
     assert cycles(member, size, AVX2) == pytest.approx(16 * (1024 * 256 / 12 + 60 + 4 * 8))
 
 
+@pytest.mark.parametrize("order", [COLUMNS_FIRST, ROWS_FIRST])
+def test_several_sizes_are_predicted_at_once(order: str) -> None:
+    """Sizes with weights in each cache, of one pass and of several, and with outputs that no cache keeps."""
+    sizes = [
+        ProductSize(*extents)
+        for extents in [(1, 8, 3), (6, 64, 64), (13, 1024, 1024), (1, 1024, 1024), (1 << 16, 48, 16, 2, 3)]
+    ]
+    for member in (KernelParameters(16, 6, 1, order, 2), KernelParameters(8, 1, 4, order)):
+        for machine in (AVX2, Machine(lanes=16, registers=32, cores=3)):
+            alone = [cycles(member, size, machine) for size in sizes]
+            assert cycles_at(member, ProductSizes.of(sizes), machine).tolist() == alone
+            assert len(set(alone)) == len(sizes)
+
+
 def test_a_large_output_is_written_in_whole_rows() -> None:
     """Three tiles across 2^16 rows: 6 x 16 elements of 4 bytes take 32 cycles longer by columns."""
     size = ProductSize(1 << 16, 48, 16)
@@ -191,7 +214,7 @@ def test_the_worst_regret_holds_next_to_multiples_of_tiles(machine: Machine, low
 
     kernels = list(members(machine.lanes, high, 256 // machine.lanes, machine))
     rated = sampled_sizes(low, high)
-    family = choose(kernels, rated, predicted)
+    family = choose(kernels, rated, times(kernels, rated, predicted))
     near = {rows + step for tile in range(2, 15) for rows in range(tile, high, tile) for step in (-1, 0, 1)}
     others = [rows for rows in sorted(near - set(rated))[::3] if low <= rows <= high]
     best = {rows: min(predicted(one, rows) for one in kernels) for rows in others}

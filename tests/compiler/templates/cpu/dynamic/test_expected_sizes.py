@@ -55,24 +55,21 @@ def test_expected_sizes_are_rated() -> None:
     assert 600 not in sampled_sizes(1, 512, {301: 1.0, 600: 1.0})
 
 
+SIZES = range(1, 101)
+TIMES = np.array([[1.0 + (size >= 10) for size in SIZES], [1.0 + (size < 10) for size in SIZES]])
+"""Times of a kernel for small sizes and of one for large sizes: each is half as fast on one side of 10."""
+
+
 def test_expected_sizes_decide_between_kernels() -> None:
-    """Each kernel takes twice as long as the other on one side of 10."""
-
-    def cost(one: str, size: int) -> float:
-        return 2.0 if (one == "small") == (size >= 10) else 1.0
-
     for expected, best in ((5, "small"), (50, "large")):
-        family = choose(["small", "large"], range(1, 101), cost, most=1, counts={expected: 3.0})
+        family = choose(["small", "large"], SIZES, TIMES, most=1, counts={expected: 3.0})
         assert family.members == (best,)
         assert family.regret_mean < 0.2
         assert family.regret_worst == 1
 
 
 def test_unexpected_sizes_get_no_slow_kernel() -> None:
-    def cost(one: str, size: int) -> float:
-        return 2.0 if (one == "small") == (size >= 10) else 1.0
-
-    family = choose(["small", "large"], range(1, 101), cost, counts={50: 1.0})
+    family = choose(["small", "large"], SIZES, TIMES, counts={50: 1.0})
     assert family.regret_worst == 0
 
 

@@ -13,7 +13,7 @@ from foretune.compiler.templates.cpu.dynamic.measured_kernels import (
     Correction,
     Measure,
     MeasuredKernel,
-    anchor_sizes,
+    size_at,
 )
 from foretune.compiler.templates.cpu.dynamic.product_family import FamilyTable
 from foretune.compiler.templates.cpu.template import COLUMNS_FIRST, ROWS_FIRST
@@ -23,7 +23,8 @@ from tvm import te
 from tests.compiler.templates.cpu.dynamic.kernels import Network, product, symbol, tensor
 
 A, B, C = (KernelParameters(8, rows, 2, COLUMNS_FIRST) for rows in (4, 5, 6))
-ANCHORS = [3, 23, 181]
+SIZES = [23, 181]
+"""Sizes that are measured, from 1 to 512."""
 
 
 def table(measure: Measure | None = None) -> FamilyTable:
@@ -40,21 +41,18 @@ def rows_of(module: tvm.IRModule) -> int:
     return shape[0]
 
 
-def test_measured_sizes_divide_a_range_evenly() -> None:
-    assert anchor_sizes(1, 512) == ANCHORS  # 2.83, 22.6 and 181.02
-    assert anchor_sizes(1, 64) == [2, 8, 32]
-    assert anchor_sizes(1, 2) == [1, 2]
-    assert anchor_sizes(7, 7) == [7]
+def test_places_divide_a_range_on_a_logarithmic_scale() -> None:
+    assert [size_at(1, 512, place) for place in (0, 1 / 6, 1 / 2, 5 / 6, 1)] == [1, 3, 23, 181, 512]
+    assert size_at(7, 7, 1 / 2) == 7
 
 
 def test_factors_are_smooth_between_measured_sizes() -> None:
     """Seconds a cycle of A: 1 at size 10, 4 at size 1000; half-way on a logarithmic scale, 2."""
     measured = [MeasuredKernel(A, 10, 100.0, 100.0), MeasuredKernel(A, 1000, 1000.0, 4000.0)]
     correction = Correction(measured)
-    factors = [correction.factor(A, size) for size in (1, 10, 100, 1000, 5000)]
-    assert factors == pytest.approx([1, 1, 2, 4, 4])
+    assert correction.factors(A, [1, 10, 100, 1000, 5000]) == pytest.approx([1, 1, 2, 4, 4])
     turned = KernelParameters(8, A.rows, 2, ROWS_FIRST)
-    assert correction.factor(turned, 100) == pytest.approx(2)
+    assert correction.factors(turned, [100]) == pytest.approx([2])
 
 
 def test_kernels_without_measurements_have_the_mean_factor() -> None:
@@ -66,9 +64,9 @@ def test_kernels_without_measurements_have_the_mean_factor() -> None:
             MeasuredKernel(A, 1000, 1.0, 4.0),
         ]
     )
-    assert [correction.factor(C, size) for size in (10, 1000)] == pytest.approx([2, 4])
-    assert [correction.factor(B, size) for size in (10, 1000)] == pytest.approx([4, 8])
-    assert Correction([]).factor(A, 10) == 1
+    assert correction.factors(C, [10, 1000]) == pytest.approx([2, 4])
+    assert correction.factors(B, [10, 1000]) == pytest.approx([4, 8])
+    assert Correction([]).factors(A, [10, 20]).tolist() == [1, 1]
 
 
 def test_kernels_that_turn_out_slow_are_not_chosen() -> None:
@@ -80,10 +78,10 @@ def test_kernels_that_turn_out_slow_are_not_chosen() -> None:
         return [1.0 if size in sizes[:index] else 10.0 for index, size in enumerate(sizes)]
 
     found = table(measure)
-    assert sorted(set(sizes)) == ANCHORS
-    assert all(2 <= sizes.count(size) <= 4 for size in ANCHORS)
+    assert sorted(set(sizes)) == SIZES
+    assert all(2 <= sizes.count(size) <= 4 for size in SIZES)
     assert [one.size for one in found.measured] == sizes
-    for size in ANCHORS:
+    for size in SIZES:
         member = found.members[found.chosen[bisect_right(found.breakpoints, size)]]
         slow = [one.member for one in found.measured if (one.size, one.seconds) == (size, 10.0)]
         assert len(slow) == 1
@@ -108,7 +106,7 @@ def test_all_extents_of_a_measured_kernel_are_fixed() -> None:
     Network([data, weight, mask, scale, masked], ranges, constants, measure=measure)
     assert {(one[0], one[2], one[-1]) for one in shapes} == {
         ((2 * batch_size, 8), (length_size, 8), (2 * batch_size, 8))
-        for batch_size, length_size in zip((2, 8, 32), (6, 45, 362), strict=True)
+        for batch_size, length_size in zip((8, 32), (45, 362), strict=True)
     }
 
 
