@@ -98,6 +98,15 @@ def predicted_s(
 
 
 def collision_factor(task: Contraction, template: Template, first_bytes: int) -> float:
+    """Factor by which a template takes longer because of `collisions` of its rows."""
+    if template.instruction.tiles or not task.rows:
+        return 1.0
+    pitch = task.rows[-1].stride * task.inner.extent * 4 // template.instruction.step
+    # The rows of an image are whole pitches apart, too.
+    return collisions(pitch, prod(template.row_tile), template.vectors, first_bytes)
+
+
+def collisions(pitch_bytes: int, rows: int, vectors: int, first_bytes: int) -> float:
     """Factor by which a tile of vectors takes longer whose rows push each other out of the first cache.
 
     A row's line of the data is read again in each step, and lines whose addresses differ by a multiple of
@@ -105,16 +114,11 @@ def collision_factor(task: Contraction, template: Template, first_bytes: int) ->
     eight ways: tiles of 13 rows and 2 vectors take 1.2 times as long, of 14 rows and 1 vector 1.7 times, of
     16 rows and 1 vector 2.1 times, of 28 rows and 1 vector 5 times.
     """
-    if template.instruction.tiles or not task.rows:
-        return 1.0
-    pitch = task.rows[-1].stride * task.inner.extent * 4 // template.instruction.step
-    lines = pitch / _LINE_BYTES
-    places = _PLACES // math.gcd(_PLACES, int(lines)) if lines.is_integer() else _PLACES
-    # The rows of an image are whole pitches apart, too.
-    rows = math.ceil(prod(template.row_tile) / places)
+    lines, rest = divmod(pitch_bytes, _LINE_BYTES)
+    places = _PLACES if rest else _PLACES // math.gcd(_PLACES, lines)
     ways = first_bytes / _WAY_BYTES
-    lost = max(0.0, 1 - ways / rows) ** 2
-    return 1 + _LOST_LINE * PER_CYCLE * lost / template.vectors
+    lost = max(0.0, 1 - ways / math.ceil(rows / places)) ** 2
+    return 1 + _LOST_LINE * PER_CYCLE * lost / vectors
 
 
 def _between(size: float, cache: int, inside: float, outside: float) -> float:

@@ -13,7 +13,7 @@ from tvm.target import Target
 
 from ....instruction_sets import registers_of
 from ....targets import traits
-from ..prediction import PER_CYCLE
+from ..prediction import PER_CYCLE, collisions
 from ..template import COLUMNS_FIRST, ROWS_FIRST
 from .kernel_parameters import KernelParameters, row_tiles
 
@@ -25,6 +25,9 @@ _TILE_START, _SUM_START = 60, 4
 
 _LATENCY = 4
 """Cycles until a multiply-add can add to its result again, since Intel's Skylake and AMD's Zen 3."""
+
+_FIRST_BYTES = 1 << 15
+"""Bytes of the first cache, the least of today's server CPUs."""
 
 _SECOND, _AHEAD, _FAR = 28, 16, 12
 """Bytes a cycle of weights from the second cache, and from memory beyond it: fetched ahead, and not."""
@@ -76,6 +79,8 @@ class ProductSize:
     batch: int = 1
     lines: int = 1
     """Groups of rows of the same batch."""
+    pitch: int = 0
+    """Elements from the data of a row to that of the next one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +92,7 @@ class ProductSizes:
     depth: Integers
     batch: Integers
     lines: Integers
+    pitch: Integers
 
     @classmethod
     def of(cls, sizes: Sequence[ProductSize]) -> ProductSizes:
@@ -154,10 +160,11 @@ def _tile(
     vectors = member.panels * math.ceil(member.width / machine.lanes)
     sums = rows * vectors
     step = max(sums / PER_CYCLE, (rows + vectors) / PER_CYCLE, _LATENCY) * (1 + _STREAM * (member.panels - 1))
+    step = step * _collisions(rows, vectors, sizes.pitch)
     weight_bytes = 4 * member.columns
     by_columns = member.order == COLUMNS_FIRST
     # Weights stay in the second cache if all fit there, or while rows follow each other.
-    near, ahead, far = (max(step, weight_bytes / speed) for speed in (_SECOND, _AHEAD, _FAR))
+    near, ahead, far = (np.maximum(step, weight_bytes / speed) for speed in (_SECOND, _AHEAD, _FAR))
     joined = (step**_OVERLAP + (weight_bytes / _FAR) ** _OVERLAP) ** (1 / _OVERLAP)
     steps = np.where(down == 1, far, joined)
     if by_columns:
@@ -173,3 +180,9 @@ def _tile(
         apart = (across > 1) & (lines * sizes.batch * sizes.columns > machine.cache_bytes)
         stored = np.where(apart, 4 * rows * member.columns / _FAR, 0.0)
     return sizes.depth * steps + stored + _TILE_START + _SUM_START * sums
+
+
+def _collisions(rows: int, vectors: int, pitch: Integers) -> Floats:
+    """`collisions` of a tile's rows for each distance between them."""
+    different, places = np.unique(pitch, return_inverse=True)
+    return np.array([collisions(4 * int(one), rows, vectors, _FIRST_BYTES) for one in different])[places]

@@ -10,11 +10,12 @@ from typing import Any
 from tvm import tirx
 from tvm.ir.expr import TensorLoad
 from tvm.s_tir.stmt import SBlock
+from tvm.sym import detect_linear_equation
 from tvm.tirx import IterVar, PrimFunc
 from tvm.tirx.buffer import is_buffer_var
 
 from ..contraction import is_product, variables_of
-from .nodes import fixed, loads_of, product, simple, with_values
+from .nodes import fixed, loads_of, number, product, simple, with_values
 from .task_stages import TaskStages, read_stages
 from .windows.window_axes import WindowAxis, padding_of, window_axis
 
@@ -90,7 +91,17 @@ class SymbolicProduct:
     @property
     def parts(self) -> tuple[Any, ...]:
         """Extents in the order of `ProductSize`."""
-        return self.row_count, self.columns, self.depth, self.batch_count, self.line_count
+        return self.row_count, self.columns, self.depth, self.batch_count, self.line_count, self.pitch
+
+    @property
+    def pitch(self) -> Any:
+        """Elements from the data of a row to that of the next one; 0 where the distance changes."""
+        data = next(load for load in loads_of(self.term) if not load.same_as(self.weight))
+        place: Any = number(0)
+        for at, size in zip(data.indices, data.source.shape, strict=True):
+            place = place * size + at
+        terms = detect_linear_equation(place, [self.rows[-1].var]) if self.rows else []
+        return simple(terms[0]) if terms else number(0)
 
     @property
     def symbols(self) -> list[Any]:

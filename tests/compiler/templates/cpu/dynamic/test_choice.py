@@ -143,6 +143,14 @@ def test_tiles_of_two_heights_share_the_cost() -> None:
     assert cycles(member, ProductSize(17, 16, 64), AVX2) == 2 * (64 * 6 + 108) + (64 * 5 + 100)
 
 
+def test_rows_a_whole_way_apart_push_each_other_out_of_the_first_cache() -> None:
+    """Of 12 lines in one place of 8 ways, (1 - 8 / 12) ** 2 are lost, 2.5 cycles each."""
+    member = KernelParameters(8, 12, 1, COLUMNS_FIRST)
+    alone, apart = (cycles(member, ProductSize(12, 8, 64, pitch=pitch), AVX2) for pitch in (1024 + 16, 1024))
+    assert alone == 64 * 6.5 + 60 + 4 * 12
+    assert apart == pytest.approx(64 * 6.5 * (1 + 2.5 * 2 / 9) + 60 + 4 * 12)
+
+
 @pytest.mark.parametrize("height", range(1, 15))
 def test_tiles_cover_all_rows_and_few_twice(height: int) -> None:
     for rows in range(max(1, height - 1), 101):

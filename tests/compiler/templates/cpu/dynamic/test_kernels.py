@@ -12,6 +12,7 @@ import torch
 from foretune.compiler.operators.shared.epilogue import fuse
 from foretune.compiler.templates.cpu.dynamic.families import SizeRangeError
 from foretune.compiler.templates.cpu.dynamic.kernel_parameters import KernelParameters
+from foretune.compiler.templates.cpu.dynamic.symbolic_product import read_symbolic_product
 from foretune.compiler.templates.cpu.template import COLUMNS_FIRST, ROWS_FIRST
 from tvm import te, tirx, topi
 
@@ -243,3 +244,22 @@ def test_weights_of_all_kernels_are_packed_once() -> None:
     assert packed[-1].tolist() == values[:, 13 - lanes :].tolist()
     assert packed[0].tolist() == values[:, :lanes].tolist()
     assert len(network.made.tasks[0].tables[0].members) > 1
+
+
+def test_pitch_is_the_distance_of_the_data_of_neighbouring_rows() -> None:
+    """Rows of a matrix; columns of a transposed one, one element apart; places of a window of stride 2."""
+    rows, weight = symbol("rows"), tensor("weight", 5, 16)
+    k, tap = te.reduce_axis((0, 5), "k"), te.reduce_axis((0, 3), "tap")
+
+    def pitch(data: te.Tensor, *reduced: Any, weight: te.Tensor = weight, at: Any) -> Any:
+        sums = te.compute((rows, 16), lambda i, j: te.sum(at(i) * weight(*reduced, j), reduced), "sums")
+        func = te.create_prim_func([data, weight, sums], index_dtype_override="int64")
+        task = read_symbolic_product(func, frozenset({1}))
+        assert task is not None
+        return task.pitch
+
+    matrix, turned, line = tensor("data", rows, 5), tensor("data", 5, rows), tensor("data", rows * 2 + 1, 5)
+    assert int(pitch(matrix, k, at=lambda i: matrix(i, k))) == 5
+    assert int(pitch(turned, k, at=lambda i: turned(k, i))) == 1
+    window = tensor("weight", 3, 5, 16)
+    assert int(pitch(line, tap, k, weight=window, at=lambda i: line(i * 2 + tap, k))) == 10
