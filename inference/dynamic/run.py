@@ -125,6 +125,8 @@ class DynamicRun:
             mod = with_beyond(mod, beyond)
         with self.watch.stage("compile"), self.console.status("compiling the network"):
             compiled = compile_symbolic(mod, dynamic, target, network.name, tasks)
+            if runs_here(target):
+                compiled.link()
         if not runs_here(target):
             self.console.print(
                 "the library does not run here: its outputs are not compared with the original",
