@@ -45,8 +45,8 @@ def over_fixed(rows: Sequence[Row], facts: Facts) -> dict[str, float | None]:
 
     `ready_over_fixed` is the time to build it over the median time to build a library of one size. Results
     without times of single libraries have the seconds of all together, which count in equal shares, and with
-    the first run. `peak_over_fixed` is the largest resident memory at the largest sizes, over that of a
-    library of these sizes.
+    the first run. `peak_over_fixed` is the largest resident memory at the largest sizes, over the memory with
+    a library of these sizes.
     """
     seconds = facts.get("library_s") or {engine: _equal_shares(rows, engine) for engine in (FORETUNE, FIXED)}
     peaks = facts.get("largest_peak_mb") or {}

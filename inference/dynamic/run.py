@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime, timezone
 from typing import Any
 
@@ -20,13 +21,12 @@ from ...compiler.codegen.argument_checks import marked_internal
 from ...compiler.codegen.passes import improve_code
 from ...compiler.codegen.plain_schedules import plainly_scheduled
 from ...compiler.codegen.repeated_shapes import without_repeated_shapes
-from ...compiler.dynamic.symbols import BEYOND, DynamicShapeError
+from ...compiler.dynamic.symbols import BEYOND
 from ...compiler.networks import Network
 from ...compiler.networks.dynamic.beyond import with_beyond
 from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, sizes_text
 from ...compiler.networks.dynamic.lowering import for_any_size, scheduled, to_symbolic_relax
 from ...compiler.networks.dynamic.solved_symbols import with_solved_symbols
-from ...compiler.networks.inputs import example_inputs
 from ...compiler.tvm_compat import parse_target, runs_here
 from ...errors import UserError, first_line
 from ...terminal import say
@@ -34,7 +34,6 @@ from ...wording import counted
 from ..deploy.arrays import flatten
 from ..deploy.compile import CompiledNetwork, NetworkBuildError, build_context
 from ..deploy.description import MAIN, describe, with_description
-from ..deploy.original import Original
 from ..deploy.outputs import OutputFormError
 from ..run.config import ALLOW, TuneConfig
 from ..run.profiling import StageClock
@@ -42,11 +41,11 @@ from ..run.reporting import how_to_run
 from .families import PLAIN
 from .kernel_times import kernel_times, kernel_turn
 from .loading import load_dynamic
+from .originals import OriginalAt, originals
 from .outlook import require_cpu
 from .result import DynamicResult, SizeResult
 from .rivals import RivalTimings, time_rivals
 from .settings import asked_rivals, check_dynamic, ignored
-from .sizes import sizes_beyond, sizes_to_compare
 
 TIMED_RUNS = 5
 """Runs of each size that are timed, after the first one."""
@@ -96,15 +95,17 @@ class DynamicRun:
         if config.beyond == ALLOW:
             with self.watch.stage("code for other sizes"):
                 beyond = for_any_size(network, dynamic, target, config.lowering)
-        try:
-            compiled, sizes = self._compared(network, dynamic, target, mod, tasks, beyond)
-        except DynamicOutputError as error:
-            self.console.print(
-                f"{error}; trying plain schedules", style="yellow", markup=False, soft_wrap=True
-            )
-            tasks = [{**task, "kind": PLAIN, "tables": ()} for task in tasks]
-            plain = plainly_scheduled(fused)
-            compiled, sizes = self._compared(network, dynamic, target, plain, tasks, beyond)
+        compared = originals(network, dynamic, config.seed, beyond=beyond is not None)
+        with compared if runs_here(target) else nullcontext([]) as places:
+            try:
+                compiled, sizes = self._compared(network, dynamic, target, mod, tasks, beyond, places)
+            except DynamicOutputError as error:
+                self.console.print(
+                    f"{error}; trying plain schedules", style="yellow", markup=False, soft_wrap=True
+                )
+                tasks = [{**task, "kind": PLAIN, "tables": ()} for task in tasks]
+                plain = plainly_scheduled(fused)
+                compiled, sizes = self._compared(network, dynamic, target, plain, tasks, beyond, places)
         return self._reported(network, dynamic, compiled, sizes, tasks)
 
     def _compared(
@@ -115,72 +116,26 @@ class DynamicRun:
         mod: tvm.IRModule,
         tasks: Sequence[Mapping[str, Any]],
         beyond: tvm.IRModule | None,
+        places: Sequence[OriginalAt],
     ) -> tuple[CompiledNetwork, list[SizeResult]]:
         """The compiled network, and its outputs at several sizes if it runs here.
 
-        `beyond` is its module for sizes outside of the ranges, if it has one. Raises DynamicOutputError and
-        NetworkBuildError.
+        `beyond` is its module for sizes outside of the ranges, if it has one. `places` are the sizes, none on
+        another machine. Raises DynamicOutputError, NetworkBuildError, and the errors of `originals`.
         """
         if beyond is not None:
             mod = with_beyond(mod, beyond)
         with self.watch.stage("compile"), self.console.status("compiling the network"):
             compiled = compile_symbolic(mod, dynamic, target, network.name, tasks)
-        if not runs_here(target):
+            if places:
+                compiled.link()
+        if not places:
             self.console.print(
                 "the library does not run here: its outputs are not compared with the original",
                 style="yellow",
             )
-            return compiled, []
         with self.watch.stage("check outputs"), self.console.status("comparing outputs"):
-            sizes = sizes_to_compare(dynamic.symbols)
-            found = [self._at(network, dynamic, compiled, one) for one in sizes]
-            if beyond is not None:
-                outside = sizes_beyond(dynamic.symbols)
-                found += [self._at(network, dynamic, compiled, one, BEYOND) for one in outside]
-            return compiled, found
-
-    def _at(
-        self,
-        network: Network,
-        dynamic: DynamicInputs,
-        compiled: CompiledNetwork,
-        sizes: Mapping[str, int],
-        entry: str = MAIN,
-    ) -> SizeResult:
-        """Compares outputs at one size, and times a few runs.
-
-        Where all symbols are largest, a run takes longest, and each network runs once, which shows whether
-        the planned memory suffices. Edge cases are compared at the other sizes. Raises DynamicOutputError,
-        and DynamicShapeError without memory.
-        """
-        where = sizes_text(sizes)
-        try:
-            arrays = example_inputs(dynamic.at(sizes), self.config.seed)
-        except MemoryError as error:
-            raise DynamicShapeError(
-                f"network={network.name} at {where}: its inputs do not fit into memory; narrow the range"
-            ) from error
-        largest = all(sizes[name] >= symbol.high for name, symbol in dynamic.symbols.items())
-        original = Original(network.with_inputs(arrays), once=largest)
-        first_s: list[float] = []
-
-        def outputs(*inputs: NDArray[Any]) -> list[NDArray[Any]]:
-            call = compiled.bind(*inputs, entry=entry)
-            began = time.perf_counter()
-            found = flatten(call())
-            first_s.append(time.perf_counter() - began)
-            return [tensor.numpy() for tensor in found]
-
-        try:
-            check = original.check(outputs)
-            fault = "" if check.agrees else original.describe(check)
-        except OutputFormError as error:
-            fault = first_line(error)
-        if fault:
-            raise DynamicOutputError(f"network={network.name} at {where}: {fault}; tune it for fixed shapes")
-        median_s = _median_s(compiled.bind(*arrays, entry=entry), first_s[0])
-        beyond = entry == BEYOND
-        return SizeResult(sizes, check.max_abs_difference, check.tolerance, median_s, beyond)
+            return compiled, [_compared_at(network.name, compiled, one) for one in places]
 
     def _reported(
         self,
@@ -266,6 +221,31 @@ def compile_symbolic(
             "fixed shapes"
         ) from error
     return CompiledNetwork(executable, target, scheduled=(), unscheduled=(), task_of={})
+
+
+def _compared_at(name: str, compiled: CompiledNetwork, place: OriginalAt) -> SizeResult:
+    """Compares outputs at one size, and times a few runs. Raises DynamicOutputError."""
+    original = place.original.result()
+    first_s: list[float] = []
+
+    def outputs(*inputs: NDArray[Any]) -> list[NDArray[Any]]:
+        call = compiled.bind(*inputs, entry=place.entry)
+        began = time.perf_counter()
+        found = flatten(call())
+        first_s.append(time.perf_counter() - began)
+        return [tensor.numpy() for tensor in found]
+
+    try:
+        check = original.check(outputs)
+        fault = "" if check.agrees else original.describe(check)
+    except OutputFormError as error:
+        fault = first_line(error)
+    if fault:
+        where = sizes_text(place.sizes)
+        raise DynamicOutputError(f"network={name} at {where}: {fault}; tune it for fixed shapes")
+    median_s = _median_s(compiled.bind(*original.inputs[0], entry=place.entry), first_s[0])
+    beyond = place.entry == BEYOND
+    return SizeResult(place.sizes, check.max_abs_difference, check.tolerance, median_s, beyond)
 
 
 def _median_s(run: Callable[[], Any], first_s: float) -> float:

@@ -17,6 +17,7 @@ from foretune.compiler.networks import load_network
 from foretune.compiler.networks.inputs import BadInputShapeError
 from foretune.inference.deploy.arrays import InputError
 from foretune.inference.deploy.load import LoadedNetwork
+from foretune.inference.dynamic import originals
 from foretune.inference.dynamic import run as subject
 from foretune.inference.dynamic.families import PLAIN
 from foretune.inference.dynamic.result import FILE, DynamicResult
@@ -161,7 +162,7 @@ def test_sizes_that_do_not_fit_into_memory_are_named(tmp_path: Path, monkeypatch
         raise MemoryError
 
     settings = replace(config(tmp_path), network="torch.nn:ReLU", inputs=[["n=1:999999999"]])
-    monkeypatch.setattr(subject, "example_inputs", too_many)
+    monkeypatch.setattr(originals, "example_inputs", too_many)
     with pytest.raises(
         DynamicShapeError, match=r"at n=1: its inputs do not fit into memory; narrow the range"
     ):
@@ -172,13 +173,13 @@ def test_only_the_largest_sizes_are_compared_in_one_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     briefly: dict[tuple[int, ...], bool] = {}
-    real = subject.Original
+    real = originals.Original
 
     def original(network: Any, *, once: bool) -> Any:
         briefly[network.inputs[0].shape] = once
         return real(network, once=once)
 
-    monkeypatch.setattr(subject, "Original", original)
+    monkeypatch.setattr(originals, "Original", original)
     settings = replace(
         config(tmp_path), network="torch.nn:ReLU", inputs=[["b=1:3", "n=1:33"]], beyond="allow", export=None
     )

@@ -236,17 +236,10 @@ def _family(
     correction = Correction(measured)
     factors = np.array([correction.factors(member, rated) for member in candidates])
     times = _predicted(candidates, rated, sizes, machine) * factors
-    of_width = np.array([one.width for one in candidates])
-    families = [
-        choose(
-            [one for one in candidates if one.width == width],
-            rated,
-            times[of_width == width],
-            most,
-            sizes.expected,
-        )
-        for width in widths
-    ]
+    families = []
+    for width in widths:
+        own = [row for row, one in enumerate(candidates) if one.width == width]
+        families.append(choose([candidates[row] for row in own], rated, times[own], most, sizes.expected))
     return cheapest(families, candidates, rated, times, sizes.expected), measured
 
 

@@ -83,8 +83,8 @@ def _is_simple(block: SBlock) -> bool:
     """Whether the block stores one value, each at its own place, or reduces to it."""
     if not isinstance(block.body, BufferStore) or len(block.writes) != 1:
         return False
-    spatial = spatial_of(block)
     written = [at.min for at in block.writes[0].region]
+    spatial = spatial_of(block) if written else []  # TVM gives a number an axis of one element
     plain = len(written) == len(spatial) and all(
         at.same_as(axis.var) or fixed(axis.dom.extent) == 1 for at, axis in zip(written, spatial, strict=True)
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 import tvm
 from foretune.compiler.templates.cpu.contraction import blocks_of
 from foretune.compiler.templates.cpu.dynamic.nodes import number
 from foretune.compiler.templates.cpu.dynamic.row_kernel import _RowBlock
-from tvm import te
+from tvm import te, tirx
 
-from tests.compiler.templates.cpu.dynamic.kernels import symbol, tensor
+from tests.compiler.templates.cpu.dynamic.kernels import Network, symbol, tensor
 
 
 def test_elements_from_another_array_of_the_function_are_computed_once() -> None:
@@ -22,3 +24,19 @@ def test_elements_from_another_array_of_the_function_are_computed_once() -> None
     kept = {blocks[1].writes[0].source: blocks[1].writes[0].source}  # for one row; the first array is not
     once = [_RowBlock(block, [number(0)], kept, set(func.params)).reads_and_keeps for block in blocks]
     assert once == [False, True, False]
+
+
+@pytest.mark.usefixtures("runs_here")
+def test_a_number_that_a_size_gives_has_no_plain_schedule() -> None:
+    """Elements plus their number, and the number alone."""
+    x = tensor("x", symbol("n"))
+    number_of = te.compute((), lambda: tirx.Cast("float32", x.shape[0]), name="extent")
+    added = te.compute(x.shape, lambda i: x[i] + number_of(), name="added")
+    for output in (added, number_of):
+        network = Network([x, output], {"n": (1, 40)})
+        assert network.kind == "rows"
+        run = network.compiled()
+        for size in (1, 7, 17, 40):
+            values = np.arange(size, dtype=np.float32)
+            expected = values + size if output is added else np.float32(size)
+            assert np.array_equal(run(values), expected)

@@ -1,0 +1,61 @@
+"""The original network at the sizes of a comparison, which runs while the compiler leaves cores idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ...compiler.dynamic.symbols import BEYOND, DynamicShapeError
+from ...compiler.networks import Network
+from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, sizes_text
+from ...compiler.networks.inputs import example_inputs
+from ..deploy.description import MAIN
+from ..deploy.original import Original
+from .sizes import sizes_beyond, sizes_to_compare
+
+
+@dataclass(frozen=True, eq=False)
+class OriginalAt:
+    """The original at one size."""
+
+    sizes: Mapping[str, int]
+    entry: str
+    """Function of the library that runs this size."""
+    original: Future[Original]
+
+
+@contextmanager
+def originals(
+    network: Network, dynamic: DynamicInputs, seed: int, *, beyond: bool = False
+) -> Iterator[list[OriginalAt]]:
+    """The original at the sizes to compare, and outside of the ranges if `beyond`.
+
+    A thread computes its outputs in the block. Where all symbols are largest, a run takes longest, and the
+    original runs once: a comparison there shows whether the planned memory suffices. The other sizes have
+    edge cases, too. Results raise the errors of `Original`, and DynamicShapeError without memory.
+    """
+    places = [(sizes, MAIN) for sizes in sizes_to_compare(dynamic.symbols)]
+    if beyond:
+        places += [(sizes, BEYOND) for sizes in sizes_beyond(dynamic.symbols)]
+    thread = ThreadPoolExecutor(1)
+    try:
+        yield [
+            OriginalAt(sizes, entry, thread.submit(_original, network, dynamic, seed, sizes))
+            for sizes, entry in places
+        ]
+    finally:
+        thread.shutdown(cancel_futures=True)
+
+
+def _original(network: Network, dynamic: DynamicInputs, seed: int, sizes: Mapping[str, int]) -> Original:
+    try:
+        arrays = example_inputs(dynamic.at(sizes), seed)
+    except MemoryError as error:
+        raise DynamicShapeError(
+            f"network={network.name} at {sizes_text(sizes)}: its inputs do not fit into memory; narrow the "
+            "range"
+        ) from error
+    largest = all(sizes[name] >= symbol.high for name, symbol in dynamic.symbols.items())
+    return Original(network.with_inputs(arrays), once=largest)
