@@ -29,6 +29,15 @@ def first_uses(table: Mapping[str, Any]) -> list[str]:
     return list(found.values())
 
 
+def _kernels(task: Task, table: Mapping[str, Any]) -> list[str]:
+    """The kernels of a table, and the task's kernel of Winograd's algorithm."""
+    use = task.get("winograd")
+    if not use:
+        return first_uses(table)
+    size, member = use["kernel"]["tile"], use["kernel"]["member"]
+    return [*first_uses(table), f"Winograd F({size}x{size}, 3x3) {tile(member)}"]
+
+
 def families_table(tasks: Sequence[Task]) -> Table:
     """A row for each table of each task that chooses a kernel by size."""
     titles = ("Task", "Chosen by", "Columns from", "Kernels", "Breakpoints", "Mean regret", "Worst regret")
@@ -37,7 +46,7 @@ def families_table(tasks: Sequence[Task]) -> Table:
             str(task["name"]),
             str(task["size"]),
             str(table["least_columns"]),
-            ", ".join(first_uses(table)),
+            ", ".join(_kernels(task, table)),
             str(len(table["breakpoints"])),
             f"{table['regret_mean']:.1%}",
             f"{table['regret_worst']:.1%}",
@@ -49,7 +58,8 @@ def families_table(tasks: Sequence[Task]) -> Table:
         "A kernel is named by the rows and columns that it keeps in registers, with the size from which it "
         "first runs; it may run again after further breakpoints. Regret is the predicted time of the chosen "
         "kernel over the time of the best candidate, minus 1: the mean over sizes on a logarithmic scale, "
-        "and the worst."
+        "and the worst. Winograd's algorithm runs in place of the other kernels at sizes with enough tiles, "
+        "and the regret leaves it out."
     )
     heads = columns(*titles, text=("Chosen by", "Kernels"))
     return Table("Kernels by size", heads, rows, note, remarks=others(tasks))

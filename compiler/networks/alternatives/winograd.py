@@ -7,8 +7,8 @@ A function is offered if
   it;
 - its channels are whole vectors of the target, which its templates need;
 - `gain` expects it to be at least LEAST_GAIN times as fast;
-- `rounding` finds its errors at most LARGEST_ROUNDING at every place that calls it, which leaves tiles of
-  2x2 in bfloat16.
+- its rounding errors are small at every place that calls it (`is_accurate`), which leaves tiles of 2x2 in
+  bfloat16.
 
 If a target has tiles of AMX for bfloat16 nothing is offered: they multiply faster than they are fed.
 """
@@ -16,8 +16,6 @@ If a target has tiles of AMX for bfloat16 nothing is offered: they multiply fast
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import tvm
@@ -29,10 +27,11 @@ from ...instruction_sets import step_of
 from ...operators.anchor import describe
 from ...operators.convolutions.conv2d import Conv2d
 from ...operators.convolutions.winograd import KERNEL, TRANSFORMS, Transforms, transform_weight
+from ...operators.convolutions.winograd_rounding import is_accurate
 from ...targets import require_instructions, target_instructions
 from ...templates.cpu.contraction import Contraction, read_contraction
 from ...tvm_compat import as_task_module
-from ...types import TYPES, WIDE, data_type
+from ...types import WIDE
 from ..lowering.lowering import Lowering
 from .alternatives import Alternative, Arguments, Piece, Run, pieces
 from .winograd_function import placed_weight, tile_counts, winograd_function
@@ -44,14 +43,8 @@ OPTIMISM = {2: 1.2, 4: 1.5}
 """Expected speed-up over the measured one by tile size, as layers of ResNet-18 have it on a Xeon. Without a
 measurement a layer takes Winograd's algorithm only if LEAST_GAIN is left of its expected speed-up."""
 
-LARGEST_ROUNDING = {one.name: one.winograd_rounding for one in TYPES if one.winograd_tiles}
-"""Largest rounding error of a layer over its largest output."""
-
 _WEIGHT_COST, _TRANSFORM_COST = 8, 8
 """Multiply-adds that take as long as reading an element of a weight, and as one of a transform."""
-
-_TILES, _CHANNELS = 16, 64
-"""Random tiles of data, and channels of the output, by which rounding errors are found."""
 
 
 def winograd_alternatives(mod: tvm.IRModule, target: Target, lowering: Lowering) -> list[Alternative]:
@@ -92,41 +85,6 @@ def gain(conv: Conv2d, transforms: Transforms) -> float:
     return direct / (size * (tiles * channels + moved + _WEIGHT_COST * channels))
 
 
-def rounding(weight: NDArray[np.float32], transforms: Transforms, stored: str = WIDE) -> float:
-    """Largest error of the algorithm in float32 over the largest output, on random normal tiles of data.
-
-    `weight` is float32 [3, 3, in_channels, out_channels]; errors are those from float64. What is transformed
-    is stored in the type `stored`.
-    """
-    weight = weight[..., :_CHANNELS]
-    kernel = transform_weight(weight.astype(np.float64), transforms)
-
-    def outputs(dtype: Any, kept: Any) -> NDArray[Any]:
-        output = transforms.output.astype(dtype)
-        data = _transformed_tiles(transforms, weight.shape[2], dtype)
-        product = _kept(data, dtype, kept) @ _kept(kernel, dtype, kept)
-        return np.einsum("jb,ibtc->ijtc", output, np.einsum("ia,abtc->ibtc", output, product))
-
-    exact = outputs(np.float64, np.float64)
-    largest = float(np.abs(exact).max())
-    found = outputs(np.float32, data_type(stored).numpy)
-    return float(np.abs(found - exact).max()) / largest if largest else 0.0
-
-
-@lru_cache(maxsize=8)
-def _transformed_tiles(transforms: Transforms, channels: int, dtype: Any) -> NDArray[Any]:
-    """Random tiles of data, transformed: [m+2, m+2, _TILES, channels]. Layers of a network share them."""
-    size, data = transforms.data_tile, transforms.data.astype(dtype)
-    tiles = np.random.default_rng(0).standard_normal((size, size, _TILES, channels)).astype(dtype)
-    return np.asarray(np.einsum("bx,axtc->abtc", data, np.einsum("ay,yxtc->axtc", data, tiles)))
-
-
-def _kept(values: NDArray[Any], dtype: Any, kept: Any) -> NDArray[Any]:
-    """Values of one type that are stored in another."""
-    rounded = values.astype(dtype, copy=False)
-    return rounded.astype(kept, copy=False).astype(dtype, copy=False)
-
-
 def _alternatives(piece: Piece, sizes: Sequence[int], lanes: int, dtype: str) -> Iterator[Alternative]:
     """Alternatives to one fused function, whose data and weight are of this type."""
     found = _convolution(piece, dtype)
@@ -140,7 +98,7 @@ def _alternatives(piece: Piece, sizes: Sequence[int], lanes: int, dtype: str) ->
         expected = gain(conv, transforms)
         if expected < LEAST_GAIN:
             continue
-        if max(rounding(kernel, transforms, dtype) for kernel in kernels) > LARGEST_ROUNDING[dtype]:
+        if not is_accurate(kernels, transforms, dtype):
             continue
         likely = expected / OPTIMISM[transforms.output_tile]
         yield Alternative(

@@ -141,7 +141,8 @@ def scheduled(
 ) -> tuple[tvm.IRModule, list[Mapping[str, Any]]]:
     """The module of `to_symbolic_relax` with a schedule for each function, and a description of each task.
 
-    Attention becomes one function where `lowering` allows it. Other symbolic functions are families of
+    Attention becomes one function where `lowering` allows it, and 3x3 convolutions may take Winograd's
+    algorithm in the tile sizes that it allows. Other symbolic functions are families of
     kernels with a choice at run time, where there is such a family. The others, and functions of fixed
     extents, get plain schedules, unless the importer has made one. `measure` times a few kernels of products;
     see `with_families`. Raises SizeRangeError.
@@ -150,7 +151,7 @@ def scheduled(
     mod = relax.transform.EliminateCommonSubexpr()(mod)
     mod, attention = with_attention(mod, ranges, target, lowering)
     mod = with_views(mod, ranges)
-    made = with_families(mod, ranges, target, dynamic.counts, measure)
+    made = with_families(mod, ranges, target, dynamic.counts, measure, lowering.winograd_tiles)
     rest = [
         var.name_hint
         for var, func in made.module.functions_items()

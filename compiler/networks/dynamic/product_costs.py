@@ -72,7 +72,7 @@ class _Product:
 
 
 class ProductCosts:
-    """Costs of a network's products.
+    """Costs of a network's products; convolutions count with their direct kernels.
 
     Args:
         fused: the module of `to_symbolic_relax`.

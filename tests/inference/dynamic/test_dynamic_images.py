@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from foretune.compiler.networks import Lowering
 from foretune.inference.dynamic.result import DynamicResult
 from foretune.inference.run.config import TuneConfig
 from foretune.inference.tune import run
@@ -41,3 +42,28 @@ def test_kernels_are_right_at_all_compared_sizes(
     assert isinstance(result, DynamicResult)
     assert len(result.sizes) >= 7
     assert {task["kind"] for task in result.tasks} >= {"product", "rows"}  # and no plain schedules for all
+
+
+def test_images_of_any_size_by_winograds_algorithm(tmp_path: Path) -> None:
+    """Two layers of 64 channels with batch norm, residual and ReLU, at sizes of both algorithms."""
+
+    def tasks(folder: str, winograd: str) -> list[Any]:
+        result = run(
+            TuneConfig(
+                network="support.networks:Residual",
+                kwargs={"channels": 64},
+                output=tmp_path / folder,
+                database=tmp_path / "database",
+                inputs=[["b", 64, "h", "w"]],
+                dims={"b": "1:3", "h": "1:21", "w": "1:30"},
+                search=PREDICTED,
+                lowering=Lowering(winograd=winograd),
+            ),
+            Console(quiet=True),
+        )
+        assert isinstance(result, DynamicResult)
+        assert not result.plain
+        return [task["winograd"] for task in result.tasks if task["kind"] == "product"]
+
+    assert sum(one is not None for one in tasks("auto", "auto")) in (1, 2)
+    assert set(tasks("off", "off")) == {None}

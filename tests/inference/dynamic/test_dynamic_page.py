@@ -25,6 +25,13 @@ def test_each_family_has_a_row_and_other_tasks_are_counted() -> None:
     ]
 
 
+def test_a_kernel_of_winograds_algorithm_is_named_by_its_tile() -> None:
+    member = {"rows": 14, "panels": 1, "width": 32}
+    use = {"kernel": {"tile": 4, "member": member}, "per_tile": 8.8, "at_least": 22.0}
+    tasks = [{**task, "winograd": use} if task.get("tables") else task for task in RESULT.tasks]
+    assert families_table(tasks).rows[0][3] == "1x16, 6x16 from 6, Winograd F(4x4, 3x3) 14x32"
+
+
 def test_sizes_have_differences_and_latencies() -> None:
     table = sizes_table(RESULT)
     assert [row[0] for row in table.rows] == ["n=1, b=1", "n=40, b=2", "n=41, b=3 (beyond)"]

@@ -6,8 +6,9 @@ to allocate. Constant weights are packed once, for all kernels and sizes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import tvm
@@ -32,6 +33,8 @@ from .row_task import read_row_task
 from .symbolic_product import Weight, read_symbolic_product
 from .windows.window_body import window_body
 from .windows.window_task import read_windows
+from .winograd.winograd_choice import WinogradUse
+from .winograd.winograd_family import WinogradFamily, winograd_family
 
 Range = tuple[int, int]
 """Smallest and largest size."""
@@ -53,6 +56,8 @@ class FamilyTask:
     size: str = ""
     """Expression that the tables choose by."""
     tables: tuple[FamilyTable, ...] = ()
+    winograd: WinogradUse | None = None
+    """Kernel of Winograd's algorithm, which runs in place of those of the tables at some sizes."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -72,6 +77,7 @@ def with_families(
     target: Target,
     counts: Mapping[str, Counts] | None = None,
     measure: Measure | None = None,
+    winograd: Sequence[int] = (),
 ) -> WithFamilies:
     """The module with a family of kernels for each symbolic task.
 
@@ -82,6 +88,7 @@ def with_families(
         target: a CPU.
         counts: how often each size is expected, by name; the kernels are chosen for these above all.
         measure: times kernels of products at a few sizes, which corrects the predictions.
+        winograd: tile sizes of Winograd's algorithm that 3x3 convolutions may take.
 
     Functions that are scheduled or have no symbolic extents stay unchanged, as do reshapes, which TVM turns
     into views. Raises SizeRangeError.
@@ -92,7 +99,7 @@ def with_families(
     for var, func in module.functions_items():
         name = var.name_hint
         if isinstance(func, PrimFunc) and name in sites and not is_scheduled(func) and _is_symbolic(func):
-            made[name] = _made(name, func, sites[name], machine, measure)
+            made[name] = _made(name, func, sites[name], machine, measure, winograd)
     changed = _WithKernels(module, made).module()
     return WithFamilies(changed, tuple(one.task for one in made.values()))
 
@@ -105,17 +112,18 @@ class _Site:
     """By symbolic variable of the function."""
     counts: Mapping[Any, Counts]
     """How often each size is expected, by symbolic variable, if that is known."""
-    constants: frozenset[int]
-    """Parameters that are constants at each call."""
+    constants: Mapping[int, tuple[GenericConst, ...]]
+    """Constants of all calls, by parameters that are constants at each call."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Made:
-    """A function with its description, and the product whose weights are packed."""
+    """A function with its description, and the families whose weights are packed."""
 
     func: PrimFunc
     task: FamilyTask
     family: ProductFamily | None = None
+    winograd: WinogradFamily | None = None
 
 
 def _is_symbolic(func: PrimFunc) -> bool:
@@ -145,12 +153,12 @@ def _site(
 ) -> _Site:
     symbols = bound_symbols(func, call)
     arguments = call.args[1].fields
-    constants = {index for index, argument in enumerate(arguments) if isinstance(argument, GenericConst)}
+    constants = {at: (one,) for at, one in enumerate(arguments) if isinstance(one, GenericConst)}
     expected = {
         var: expected_values(size, counts, lambda one: _range(one, ranges)) for var, size in symbols.items()
     }
     known = {var: found for var, found in expected.items() if found}
-    return _Site({var: _range(size, ranges) for var, size in symbols.items()}, known, frozenset(constants))
+    return _Site({var: _range(size, ranges) for var, size in symbols.items()}, known, constants)
 
 
 def _range(size: Any, ranges: Mapping[str, Range]) -> Range:
@@ -182,20 +190,38 @@ def _merged(one: _Site, other: _Site) -> _Site:
         known = counts.setdefault(var, {})
         for size, count in found.items():
             known[size] = known.get(size, 0.0) + count
-    return _Site(ranges, counts, one.constants & other.constants)
+    constants = {
+        index: (*one.constants[index], *found)
+        for index, found in other.constants.items()
+        if index in one.constants
+    }
+    return _Site(ranges, counts, constants)
 
 
-def _made(name: str, func: PrimFunc, site: _Site, machine: Machine, measure: Measure | None) -> _Made:
+def _made(
+    name: str,
+    func: PrimFunc,
+    site: _Site,
+    machine: Machine,
+    measure: Measure | None,
+    tiles: Sequence[int],
+) -> _Made:
     def ends(size: Any) -> Range:
         return _range(size, {var.name: found for var, found in site.ranges.items()})
 
-    product = read_symbolic_product(func, site.constants)
+    product = read_symbolic_product(func, frozenset(site.constants))
     if product is not None:
         counts = {var.name: found for var, found in site.counts.items()}
         family = product_family(product, ends, machine, counts, measure)
-        params = parameters(product, family.packed)
-        task = FamilyTask(name, "product", str(family.size), family.tables)
-        return _Made(_finished(func, params, family.body), task, family)
+        params, body, use = parameters(product, family.packed), family.body, None
+        weights = [] if product.parameter is None else site.constants[product.parameter]
+        arrays = [one.value.numpy() for one in weights]
+        winograd = winograd_family(family, arrays, tiles, ends, machine, measure)
+        if winograd is not None and product.parameter is not None:
+            params.insert(product.parameter + 1, winograd.panels)
+            body, use = winograd.body, winograd.use
+        task = FamilyTask(name, "product", str(family.size), family.tables, use)
+        return _Made(_finished(func, params, body), task, family, winograd)
     rows = read_row_task(func)
     body = None if rows is None else row_kernel(rows, lambda extent: ends(extent)[1])
     windows = read_windows(func)
@@ -241,15 +267,25 @@ class _WithKernels(PyExprMutator):
         family = self._made[name].family
         index = None if family is None else family.product.parameter
         if family is not None and index is not None and family.product.layout is Weight.PACKED:
-            arguments[index] = self._packed(arguments[index], family)
+            arguments[index : index + 1] = self._packed(arguments[index], self._made[name])
         return relax.Call(
             call.op, [self._vars[name], relax.Tuple(arguments)], call.attrs, call.ty_args, call.span
         )
 
-    def _packed(self, weight: GenericConst, family: ProductFamily) -> relax.Expr:
+    def _packed(self, weight: GenericConst, made: _Made) -> list[relax.Expr]:
+        """The weight in panels, and transformed ones if Winograd's algorithm takes part."""
+        family, winograd = made.family, made.winograd
+        assert family is not None
+        layout = family.layout_key
+        found = [self._once(weight, layout, partial(panels_of, task=family.product, width=family.width))]
+        if winograd is not None:
+            found.append(self._once(weight, (winograd.layout_key, *layout), winograd.panels_of))
+        return found
+
+    def _once(self, weight: GenericConst, layout: Any, panels: Callable[[Any], Any]) -> relax.Expr:
+        """Panels of a weight as a constant, the same one for all calls."""
         values = weight.value.numpy()
-        key = (values.ctypes.data, values.shape, family.layout_key)
+        key = (values.ctypes.data, values.shape, layout)
         if key not in self._panels:
-            panels = relax.const(panels_of(values, family.product, family.width))
-            self._panels[key] = values, panels  # an array that is kept keeps its address
+            self._panels[key] = values, relax.const(panels(values))  # an array that is kept keeps its address
         return self._panels[key][1]

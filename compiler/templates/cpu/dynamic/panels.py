@@ -31,13 +31,22 @@ from .symbolic_product import SymbolicProduct
 
 def panels_of(weight: NDArray[Any], task: SymbolicProduct, width: int) -> NDArray[Any]:
     """A constant weight in panels: [panel, axes of the reduction, width]."""
+    return in_panels(in_order(weight, task), width)
+
+
+def in_order(weight: NDArray[Any], task: SymbolicProduct) -> NDArray[Any]:
+    """A constant weight as [columns, axes of the reduction]."""
     places = _places(task)
     axes = [places[var] for var in (task.column.var, *(axis.var for axis in task.reduced))]
     dropped = tuple(axis for axis in range(weight.ndim) if axis not in axes)
-    turned = np.transpose(weight, (*dropped, *axes)).reshape([weight.shape[axis] for axis in axes])
-    columns = turned.shape[0]
+    return np.transpose(weight, (*dropped, *axes)).reshape([weight.shape[axis] for axis in axes])
+
+
+def in_panels(weight: NDArray[Any], width: int) -> NDArray[Any]:
+    """[columns, ...] in panels: [panel, ..., width]."""
+    columns = weight.shape[0]
     starts = np.minimum(np.arange(-(-columns // width)) * width, columns - width)
-    chosen = turned[starts[:, None] + np.arange(width)]
+    chosen = weight[starts[:, None] + np.arange(width)]
     return np.ascontiguousarray(np.moveaxis(chosen, 1, -1))
 
 

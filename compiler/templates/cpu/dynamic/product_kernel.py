@@ -60,6 +60,25 @@ def product_kernel(task: SymbolicProduct, member: KernelParameters, panels: Any 
     return _Kernel(task, member, panels).statement()
 
 
+def panel_product(
+    task: SymbolicProduct, member: KernelParameters, panels: Any, batch: tuple[Any, Any], rows: Any
+) -> Any:
+    """Statement that one thread runs for the first `rows` rows of one matrix, and a register tile's columns.
+
+    `rows` is at least the member's `least_rows`. `batch` has the value of the task's batch axis, and the
+    number of the matrix among `panels`: [matrix, panel of the member, depth, width].
+    """
+    kernel, (at, matrix) = _Kernel(task, member, panels), batch
+    values = values_of(task.batch, [at])
+
+    def of(height: int, row: Any) -> Any:
+        return _Tile(kernel, height).statement(values, matrix, row, number(0), None)
+
+    count, tall = row_tiles(rows, member.rows, tirx.max)
+    tiles = loop("line", count, lambda line: _of_height(line, rows, tall, member, of))
+    return kernel.with_views(tiles)
+
+
 class _Kernel:
     """One kernel: its task, arrays and loads, which all of its parts share."""
 
@@ -71,7 +90,10 @@ class _Kernel:
         self.down = product([task.line_count, self.in_line])
 
     def statement(self) -> Any:
-        tiles = self._tiles()  # makes the views
+        return self.with_views(self._tiles())
+
+    def with_views(self, tiles: Any) -> Any:
+        """The statement of tiles after the views that it reads."""
         views = [DeclBuffer(view, data=source.data) for source, view in self.loads.views.by_source.items()]
         return sequence(*views, tiles)
 
@@ -81,8 +103,8 @@ class _Kernel:
         lines = [axis.dom.extent for axis in task.lines]
 
         def tile(at: Any) -> Any:
-            tiles = product([down, along])
-            batch, rest = (at // tiles, at % tiles) if task.batch else (0, at)
+            each = product([down, along])
+            batch, rest = (at // each, at % each) if task.batch else (0, at)
             if member.order == COLUMNS_FIRST:
                 across, line = rest // down, rest % down
             else:
@@ -98,18 +120,10 @@ class _Kernel:
             def of(height: int, row: Any) -> Any:
                 return _Tile(self, height).statement(values, number(batch), row, panel, ahead)
 
-            return allocated([places.array], sequence(*computed, *split, self._of_height(within, of)))
+            tiles = _of_height(within, task.row_count, self.tall, member, of)
+            return allocated([places.array], sequence(*computed, *split, tiles))
 
         return parallel("tile", product([task.batch_count, along, down]), tile)
-
-    def _of_height(self, line: Any, of: Callable[[int, Any], Any]) -> Any:
-        """The statement that `of` makes of the height and the first row of a tile of a line."""
-        rows, height, least = self.task.row_count, self.member.rows, self.member.least_rows
-        tall = of(height, simple(line * height))
-        if height == 1 or fixed(rows % height) == 0:
-            return tall
-        start = tirx.min(line * least + self.tall, rows - least)
-        return IfThenElse(line < self.tall, tall, of(least, simple(start)))
 
     def _ahead(self, line: Any, across: Any) -> Any:
         """Number of the pass over the current panels, and what makes the statement that fetches a share of
@@ -129,6 +143,18 @@ class _Kernel:
             return prefetch(self.panels, [start + extra * lane for extra in range(share)])
 
         return line, statement
+
+
+def _of_height(
+    line: Any, rows: Any, tall: Any, member: KernelParameters, of: Callable[[int, Any], Any]
+) -> Any:
+    """The statement that `of` makes of the height and the first row of a tile of a line, see `row_tiles`."""
+    height, least = member.rows, member.least_rows
+    taller = of(height, simple(line * height))
+    if height == 1 or fixed(rows % height) == 0:
+        return taller
+    start = tirx.min(line * least + tall, rows - least)
+    return IfThenElse(line < tall, taller, of(least, simple(start)))
 
 
 class _Tile:

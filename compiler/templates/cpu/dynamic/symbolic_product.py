@@ -182,7 +182,7 @@ def _image(
     None if the data is another array, or a plain product reads its pixels in the order of the output.
     """
     pixels = fixed(rows[-1].dom.extent) if rows else 0
-    padding = padding_of(stages, data, stages.anchor.init.value) if len(stages.prepared) < 2 else None
+    padding = padding_of(stages.prepared, data, stages.anchor.init.value)
     if padding is None or len(rows) < 2 or (pixels is not None and pixels < LEAST_PIXELS):
         return None
     units = {axis.var: 0 for axis in unit}

@@ -12,12 +12,13 @@ import tvm
 from foretune.compiler.networks import Lowering, find_alternatives, load_network, to_relax
 from foretune.compiler.networks.alternatives import winograd as kind
 from foretune.compiler.networks.alternatives.alternatives import Alternative, call_counts, with_alternatives
-from foretune.compiler.networks.alternatives.winograd import LARGEST_ROUNDING, gain, rounding
+from foretune.compiler.networks.alternatives.winograd import gain
 from foretune.compiler.networks.alternatives.winograd_function import tile_counts
 from foretune.compiler.networks.loading import Network
 from foretune.compiler.networks.lowering.lowering import LoweringError
 from foretune.compiler.operators.convolutions.conv2d import Conv2d
 from foretune.compiler.operators.convolutions.winograd import F2, F4
+from foretune.compiler.operators.convolutions.winograd_rounding import LARGEST_ROUNDING, rounding
 from foretune.compiler.targets import MissingInstructionError
 from foretune.compiler.tvm_compat import parse_target
 from foretune.compiler.types import WIDE
@@ -94,7 +95,7 @@ def test_a_layer_that_rounds_too_much_is_not_offered(monkeypatch: pytest.MonkeyP
     network = network_of()
     _, both = found_in(network)
     assert [one.kind for one in both] == ["Winograd F(2x2, 3x3)", "Winograd F(4x4, 3x3)"]
-    monkeypatch.setitem(kind.LARGEST_ROUNDING, WIDE, 6e-7)
+    monkeypatch.setitem(LARGEST_ROUNDING, WIDE, 6e-7)
     _, left = found_in(network)
     assert [one.kind for one in left] == ["Winograd F(2x2, 3x3)"]
 

@@ -9,12 +9,12 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 from tvm.ir.expr import TensorLoad
+from tvm.s_tir.stmt import SBlock
 from tvm.sym import detect_linear_equation
 from tvm.tirx import IterVar
 
 from ...contraction import only_pads
 from ..nodes import fixed, number, simple
-from ..task_stages import TaskStages
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,12 +75,15 @@ class Padding:
     """Elements before and after the data, and the data's extent, by axis."""
 
 
-def padding_of(stages: TaskStages, load: TensorLoad, neutral: Any) -> Padding | None:
-    """Padding of the loaded array with the value `neutral`; None if it is computed in another way."""
-    if not stages.prepared:
+def padding_of(prepared: Sequence[SBlock], load: TensorLoad, neutral: Any) -> Padding | None:
+    """Padding of the loaded array with the value `neutral`; None if it is computed in another way.
+
+    `prepared` are the blocks of `TaskStages`.
+    """
+    if not prepared:
         return Padding(load.source, [(0, 0, extent) for extent in load.source.shape[:-1]])
-    (block,) = stages.prepared
-    if not load.source.same_as(block.writes[0].source) or not only_pads(block):
+    block, *others = prepared
+    if others or not load.source.same_as(block.writes[0].source) or not only_pads(block):
         return None
     condition, inside, outside = block.body.value.args
     variables = [axis.var for axis in block.iter_vars]

@@ -67,7 +67,7 @@ class ChannelWindows:
 def read_windows(func: PrimFunc) -> ChannelWindows | None:
     """The windows that a function computes; None for any other function."""
     stages = read_stages(func, lambda block: combination_of(block) is not None)
-    if stages is None or len(stages.prepared) > 1:
+    if stages is None:
         return None
     anchor = stages.anchor
     *outer, channel = spatial_of(anchor)
@@ -84,7 +84,7 @@ def read_windows(func: PrimFunc) -> ChannelWindows | None:
     if len(images) != 1 or not taps or any(fixed(tap.dom.extent) is None for tap in taps):
         return None
     (load,) = images
-    padding = padding_of(stages, load, anchor.init.value)
+    padding = padding_of(stages.prepared, load, anchor.init.value)
     if padding is None or len(load.indices) != len(outer) + 1 or not load.indices[-1].same_as(channel.var):
         return None
     axes = [

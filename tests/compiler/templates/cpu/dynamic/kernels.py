@@ -97,6 +97,7 @@ class Network:
         target: tvm.target.Target = TARGET,
         counts: Mapping[str, Mapping[int, float]] | None = None,
         measure: Measure | None = None,
+        winograd: Sequence[int] = (),
     ) -> None:
         func = te.create_prim_func(tensors, index_dtype_override="int64")
         constants = constants or {}
@@ -115,7 +116,7 @@ class Network:
             ]
             call = relax.call_tir(var, arguments, relax.TensorType(output.shape, output.dtype))
             builder.emit_func_output(builder.emit(call))
-        self.made: WithFamilies = with_families(builder.get(), ranges, target, counts, measure)
+        self.made: WithFamilies = with_families(builder.get(), ranges, target, counts, measure, winograd)
 
     @property
     def kind(self) -> str:

@@ -1,0 +1,1 @@
+"""Winograd's algorithm for convolutions of symbolic extents."""
