@@ -105,9 +105,10 @@ class SymbolicProduct:
 
     @property
     def symbols(self) -> list[Any]:
-        """Variables that are extents of parameters."""
+        """Variables in the extents of parameters."""
         shapes = [param.shape for param in self.parameters if is_buffer_var(param)]
-        return list({extent for shape in shapes for extent in shape if isinstance(extent, tirx.Var)})
+        extents = [number(extent) for shape in shapes for extent in shape]
+        return sorted(variables_of(extents), key=lambda var: var.name)
 
     @property
     def sums(self) -> Any:

@@ -263,3 +263,15 @@ def test_pitch_is_the_distance_of_the_data_of_neighbouring_rows() -> None:
     assert int(pitch(turned, k, at=lambda i: turned(k, i))) == 1
     window = tensor("weight", 3, 5, 16)
     assert int(pitch(line, tap, k, weight=window, at=lambda i: line(i * 2 + tap, k))) == 10
+
+
+def test_symbols_are_those_of_all_extents() -> None:
+    """Images after a stride have half the extent, which is no symbol itself."""
+    rows, weight = symbol("rows"), tensor("weight", 5, 16)
+    k, data = te.reduce_axis((0, 5), "k"), tensor("data", (rows + 1) // 2, 5)
+    sums = te.compute(((rows + 1) // 2, 16), lambda i, j: te.sum(data[i, k] * weight[k, j], k), "sums")
+    task = read_symbolic_product(
+        te.create_prim_func([data, weight, sums], index_dtype_override="int64"), frozenset({1})
+    )
+    assert task is not None
+    assert [var.name for var in task.symbols] == ["rows"]
