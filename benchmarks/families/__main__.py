@@ -24,7 +24,6 @@ import numpy as np
 
 from ..checkouts import commit_of
 from ..common import (
-    RESULTS,
     ROOT,
     argument_parser,
     kept_run,
@@ -148,7 +147,7 @@ def _constants() -> dict[str, float]:
 
 def main() -> None:
     """Runs one part and writes the available results of all parts."""
-    parser = argument_parser(__name__, out=False)
+    parser = argument_parser(__name__)
     parser.add_argument("--part", choices=("accuracy", "replay", "live"), required=True)
     parser.add_argument("--dataset", type=Path, default=ROOT / POOL, help="pool of networks to replay")
     parser.add_argument("--seeds", type=int, default=10, help="(%(default)s)")
@@ -174,7 +173,7 @@ def main() -> None:
             from .live import NETWORKS, asked, live
 
             hardware = this_machine()
-            known = known_parts(hardware).get("live", {})
+            known = known_parts(hardware, arguments.out).get("live", {})
             networks, searches = arguments.networks or NETWORKS, arguments.searches or ()
             ours, schedulers = asked(searches)
             keep.progress.expect(len(networks) * arguments.seeds * (bool(ours) + len(schedulers)))
@@ -185,20 +184,20 @@ def main() -> None:
     except LimitReachedError:
         print("the limit is reached; the same command goes on")
         return
-    parts = {**known_parts(hardware), arguments.part: found}
+    parts = {**known_parts(hardware, arguments.out), arguments.part: found}
     write_result(
         "families",
         parts,
         begun,
         hardware,
         notes="accuracy and replay use the machine's records; another one may have computed on them",
-        results=RESULTS,
+        results=arguments.out,
     )
 
 
-def known_parts(hardware: Hardware) -> dict[str, Any]:
-    """Committed result of a machine, empty if it does not exist."""
-    known = RESULTS / "families" / machine_name(asdict(hardware)) / "result.json"
+def known_parts(hardware: Hardware, results: Path) -> dict[str, Any]:
+    """Result of a machine in a folder of results, empty if it does not exist."""
+    known = results / "families" / machine_name(asdict(hardware)) / "result.json"
     return read_json(known) if known.exists() else {}
 
 

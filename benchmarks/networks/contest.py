@@ -83,13 +83,14 @@ def one_of_each(
     searches: Mapping[str, Sequence[str]],
     overrides: Sequence[str],
     budgets: Mapping[str, Budget] | None = None,
+    others: Mapping[str, Path] | None = None,
 ) -> dict[str, Any]:
     """A run of each search from an empty database, in a different order per seed, and the networks' timing.
 
     `searches` are overrides of `foretune tune` by name, or STOCK and its programs per task; `overrides` apply
     to all. A search in `budgets` runs after the search that sets its seconds. `side_by_side_s` are the
-    latencies in seconds of the networks, by search. The work of an interrupted call is in `folder`, and the
-    next call of the same commit continues from it.
+    latencies in seconds of the networks, by search, and of the libraries in `others`, by name. The work of an
+    interrupted call is in `folder`, and the next call of the same commit continues from it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     names, budgets = list(searches), budgets or {}
@@ -107,7 +108,7 @@ def one_of_each(
             make = partial(_run, network, seed, words, library)
         settings = {"commit": commit_of(ROOT), "words": words}
         runs[name] = kept_run(library.with_suffix(".json"), settings, make, library=library)
-    found = {**runs, "side_by_side_s": side_by_side(network, libraries)}
+    found = {**runs, "side_by_side_s": side_by_side(network, {**libraries, **(others or {})})}
     for library in libraries.values():
         library.unlink(missing_ok=True)
         library.with_suffix(".json").unlink()

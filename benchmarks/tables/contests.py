@@ -50,6 +50,24 @@ def _rows(networks: Mapping[str, Any], base: str, searches: Sequence[str]) -> It
                 }
 
 
+def stock_networks(result: Result) -> Iterator[dict[str, Any]]:
+    """MetaSchedule's networks after each number of programs a task, run by run, relative to the default."""
+    for network, of in result.values["networks"].items():
+        for run in of["runs"]:
+            timed, default = run["side_by_side_s"], run["default"]
+            for name, arm in run.items():
+                if name in timed and name != "default":
+                    yield {
+                        **arm,
+                        "network": network,
+                        "own_measurement": f"{arm['own_tasks']} of {arm['tasks']}",
+                        "default_measured": default["measured"],
+                        "default_s": default["search_s"],
+                        "less_time": arm["search_s"] / default["search_s"],
+                        "speed": timed[name] / timed["default"],
+                    }
+
+
 def several(result: Result, pairs: Sequence[Sequence[str]], part: str = "networks") -> pd.DataFrame:
     """Ratios of several pairs of a search and its reference, `base`."""
     frames = [ratios(result, base, [search], part).assign(base=base) for search, base in pairs]

@@ -1,0 +1,1 @@
+"""Networks tuned by MetaSchedule with many programs a task, over several sessions."""
