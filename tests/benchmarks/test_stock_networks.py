@@ -129,7 +129,7 @@ def test_failures_count_as_programs_but_are_never_the_best(tmp_path, product):
 
     found = continued(tmp_path, product, 4, fails_first)
     assert len(found.contents) == 4 and found.contents[0][1] == [1e10]
-    assert found.best(1) is None and found.best(4)[1] == [2e-3]
+    assert found.best(1) is None and found.best(4)[1] == [2e-3] and found.failed == 1
 
 
 DECISIONS = st.one_of(st.integers(-1, 512), st.lists(st.integers(1, 512), max_size=4))
