@@ -58,8 +58,8 @@ PARTS = ("search", "contest")
 def arms_of(given: argparse.Namespace, network: str, folder: Path, here: Hardware) -> tuple[Arm, Arm]:
     """Searches of all tasks measured by Foretune, and of the largest ones measured by MetaSchedule."""
     subject = Subject(network)
-    settings = {"network": subject.label, "target": str(subject.target), "machine": here.hardware_id}
-    settings |= {"seed": SEED, "tvm": tvm.__version__}
+    device = {"target": str(subject.target), "machine": here.hardware_id, "tvm": tvm.__version__}
+    settings = {"network": subject.label, "seed": SEED, **device}
 
     def opened(measured_by: str, tasks: int | None) -> Arm:
         name = f"{subject.label}-{measured_by}"

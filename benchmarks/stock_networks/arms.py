@@ -143,7 +143,7 @@ class Arm:
         best = records.best(len(records.contents))
         return (
             f"measured by {self.measured_by}: task {number} of {len(self.tasks)}, {len(records.contents)} "
-            f"programs in {records.seconds(len(records.contents)):.0f} s, "
+            f"programs ({records.failed} failed) in {records.seconds(len(records.contents)):.0f} s, "
             f"{'none runs' if best is None else f'{1e3 * latency_s(best):.4f} ms'}"
             f"{', no further one' if records.exhausted else ''}"
         )

@@ -46,9 +46,7 @@ def by_stock(target: Target) -> Iterator[Measure]:
         built = builder.build([ms.builder.BuilderInput(one.sch.mod, target) for one in candidates])
         try:
             for candidate, one in zip(candidates, built, strict=True):
-                yield [
-                    () if one.artifact_path is None else _run(runner, one.artifact_path, target, candidate)
-                ]
+                yield [() if one.artifact_path is None else _run(runner, one.artifact_path, candidate)]
         finally:
             for one in built:
                 if one.artifact_path is not None:
@@ -57,10 +55,8 @@ def by_stock(target: Target) -> Iterator[Measure]:
     yield measure
 
 
-def _run(
-    runner: ms.Runner, artifact: str, target: Target, candidate: ms.MeasureCandidate
-) -> tuple[float, ...]:
-    (future,) = runner.run([ms.runner.RunnerInput(artifact, target.kind.name, candidate.args_info)])
+def _run(runner: ms.Runner, artifact: str, candidate: ms.MeasureCandidate) -> tuple[float, ...]:
+    (future,) = runner.run([ms.runner.RunnerInput(artifact, "cpu", candidate.args_info)])
     return tuple(float(second) for second in future.result().run_secs or ())
 
 

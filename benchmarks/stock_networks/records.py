@@ -124,6 +124,11 @@ class TaskRecords:
         """Whether the search has measured `trials` programs, or finds no further one."""
         return self.exhausted or len(self.contents) >= trials
 
+    @property
+    def failed(self) -> int:
+        """Number of programs that failed to build or to run."""
+        return sum(latency_s(content) >= FAILED_S for content in self.contents)
+
     def measured(self, trials: int) -> int:
         """Number of programs among the first `trials`."""
         return min(trials, len(self.contents))
