@@ -53,11 +53,12 @@ _LARGEST_DENOMINATOR = 64
 
 def _whole_part(expression: Any, variables: Mapping[str, tirx.Var]) -> Any:
     """An extent times a factor, such as of a resizing, rounded down. Raises ConversionError."""
-    factor, extent = expression.args[0].as_coeff_Mul()
-    share = Fraction(float(factor))
-    if not isinstance(extent, tuple(_named("ToFloat"))) or share.denominator > _LARGEST_DENOMINATOR:
+    factor, value = expression.args[0].as_coeff_Mul()
+    share, exact = Fraction(float(factor)), isinstance(value, tuple(_named("ToFloat")))
+    if not exact or share.denominator > _LARGEST_DENOMINATOR:
         raise ConversionError(f"the extent {expression} has no counterpart in TVM")
-    return tirx.floordiv(as_tir(extent.args[0], variables) * share.numerator, share.denominator)
+    (extent,) = value.args
+    return tirx.floordiv(as_tir(extent, variables) * share.numerator, share.denominator)
 
 
 def _floats(parts: list[Any]) -> list[Any]:

@@ -159,8 +159,8 @@ def _tile(
     """Cycles of a register tile of so many rows, if there are `down` of them by `across`."""
     vectors = member.panels * math.ceil(member.width / machine.lanes)
     sums = rows * vectors
-    step = max(sums / PER_CYCLE, (rows + vectors) / PER_CYCLE, _LATENCY) * (1 + _STREAM * (member.panels - 1))
-    step = step * _collisions(rows, vectors, sizes.pitch)
+    busy = max(sums / PER_CYCLE, (rows + vectors) / PER_CYCLE, _LATENCY) * (1 + _STREAM * (member.panels - 1))
+    step = busy * _collisions(rows, vectors, sizes.pitch)
     weight_bytes = 4 * member.columns
     by_columns = member.order == COLUMNS_FIRST
     # Weights stay in the second cache if all fit there, or while rows follow each other.
