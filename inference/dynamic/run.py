@@ -227,7 +227,7 @@ def compile_symbolic(
 
 def _compared_at(name: str, compiled: CompiledNetwork, place: OriginalAt) -> SizeResult:
     """Compares outputs at one size, and times a few runs. Raises DynamicOutputError."""
-    original = place.original.result()
+    original = place.original()
     first_s: list[float] = []
 
     def outputs(*inputs: NDArray[Any]) -> list[NDArray[Any]]:
