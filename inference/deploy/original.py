@@ -106,6 +106,11 @@ class Original:
         """Those inputs."""
         return [case.network.inputs for case in self._cases]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all inputs and outputs."""
+        return sum(array.nbytes for case in self._cases for array in (*case.network.inputs, *case.reference))
+
     def compare(self, outputs: Sequence[NDArray[Any]]) -> OutputCheck:
         """Compares outputs for the drawn inputs. Raises OutputFormError."""
         return self._cases[0].compare(outputs)

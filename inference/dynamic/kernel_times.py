@@ -179,8 +179,9 @@ def kernel_times(
         hold_open(times, folder)  # no import changes the folder meanwhile
         with times.ending_by_ctrl_c():
             yield times
-        if times.measured and not (folder / DEVICE_FILE).exists():  # the description takes seconds
-            describe_device(folder, target_to_json(target), target_hardware(target))
+        if times.measured and not (folder / DEVICE_FILE).exists():
+            with stage(MEASURING):  # which takes seconds
+                describe_device(folder, target_to_json(target), target_hardware(target))
     say(console, str(times))
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from ...compiler.dynamic.symbols import BEYOND, DynamicShapeError
 from ...compiler.networks import Network
@@ -15,6 +16,9 @@ from ..deploy.description import MAIN
 from ..deploy.original import Original
 from .sizes import sizes_beyond, sizes_to_compare
 
+AHEAD_BYTES = 1 << 28
+"""Bytes of inputs and outputs after which the thread computes no further ones."""
+
 
 @dataclass(frozen=True, eq=False)
 class OriginalAt:
@@ -23,7 +27,8 @@ class OriginalAt:
     sizes: Mapping[str, int]
     entry: str
     """Function of the library that runs this size."""
-    original: Future[Original]
+    original: Callable[[], Original]
+    """Waits until the thread has ended, and computes the outputs that it has left out."""
 
 
 @contextmanager
@@ -34,17 +39,31 @@ def originals(
 
     A thread computes its outputs in the block. Where all symbols are largest, a run takes longest, and the
     original runs once: a comparison there shows whether the planned memory suffices. The other sizes have
-    edge cases, too. Results raise the errors of `Original`, and DynamicShapeError without memory.
+    edge cases, too. `OriginalAt.original` raises the errors of `Original`, and DynamicShapeError if the
+    inputs do not fit into memory.
     """
     places = [(sizes, MAIN) for sizes in sizes_to_compare(dynamic.symbols)]
     if beyond:
         places += [(sizes, BEYOND) for sizes in sizes_beyond(dynamic.symbols)]
-    thread = ThreadPoolExecutor(1)
+    thread, held = ThreadPoolExecutor(1), [0]
+
+    def ahead(sizes: Mapping[str, int]) -> Original | None:
+        if held[0] > AHEAD_BYTES:
+            return None
+        found = _original(network, dynamic, seed, sizes)
+        held[0] += found.nbytes
+        return found
+
+    futures: list[Future[Original | None]] = []
+
+    def at(place: int) -> Original:
+        for future in futures:
+            future.exception()  # waits: a run that is timed gets all cores
+        return futures[place].result() or _original(network, dynamic, seed, places[place][0])
+
     try:
-        yield [
-            OriginalAt(sizes, entry, thread.submit(_original, network, dynamic, seed, sizes))
-            for sizes, entry in places
-        ]
+        futures += [thread.submit(ahead, sizes) for sizes, _ in places]
+        yield [OriginalAt(*place, partial(at, number)) for number, place in enumerate(places)]
     finally:
         thread.shutdown(cancel_futures=True)
 

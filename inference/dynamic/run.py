@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timezone
 from typing import Any
 
@@ -95,8 +95,10 @@ class DynamicRun:
         if config.beyond == ALLOW:
             with self.watch.stage("code for other sizes"):
                 beyond = for_any_size(network, dynamic, target, config.lowering)
-        compared = originals(network, dynamic, config.seed, beyond=beyond is not None)
-        with compared if runs_here(target) else nullcontext([]) as places:
+        compared: AbstractContextManager[list[OriginalAt]] = nullcontext([])
+        if runs_here(target):
+            compared = originals(network, dynamic, config.seed, beyond=beyond is not None)
+        with compared as places:
             try:
                 compiled, sizes = self._compared(network, dynamic, target, mod, tasks, beyond, places)
             except DynamicOutputError as error:
@@ -225,7 +227,7 @@ def compile_symbolic(
 
 def _compared_at(name: str, compiled: CompiledNetwork, place: OriginalAt) -> SizeResult:
     """Compares outputs at one size, and times a few runs. Raises DynamicOutputError."""
-    original = place.original.result()
+    original = place.original()
     first_s: list[float] = []
 
     def outputs(*inputs: NDArray[Any]) -> list[NDArray[Any]]:

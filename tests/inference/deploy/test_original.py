@@ -122,3 +122,4 @@ def test_an_original_that_runs_once_has_the_drawn_inputs_alone() -> None:
     network = Network("counting", (X,), Counting())
     assert Original(network, once=True).compared_on == [DRAWN] and len(runs) == 1
     assert Original(network).compared_on == [DRAWN, EDGE] and len(runs) == 4
+    assert Original(network, once=True).nbytes == 2 * 3 * 4 and Original(network).nbytes == 2 * 2 * 3 * 4

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import CancelledError
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -40,19 +42,33 @@ def test_a_thread_runs_the_original_at_each_size() -> None:
     with subject.originals(network, DYNAMIC, 0) as places:
         assert [one.sizes for one in places] == sizes_to_compare(DYNAMIC.symbols)
         for one in places:
-            original = one.original.result()
+            original = one.original()
             assert original.inputs[0][0].shape == (one.sizes["n"], 4)
             assert original.compared_on == ([DRAWN] if one.sizes["n"] == 9 else [DRAWN, EDGE])
     assert len(module.threads) == 1 and threading.get_ident() not in module.threads
 
 
+def test_a_thread_computes_no_more_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sizes in order are 2, which has a thread, and others, which the caller computes."""
+    monkeypatch.setattr(subject, "AHEAD_BYTES", 0)
+    network, module = recorded()
+    with subject.originals(network, DYNAMIC, 0) as places:
+        first = places[0].original()
+        (thread,) = module.threads
+        assert places[0].original() is first and thread != threading.get_ident()
+        assert places[1].original().compared_on == [DRAWN]
+        assert module.threads == {thread, threading.get_ident()}
+
+
 def test_sizes_that_nobody_waits_for_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, released = threading.Event(), threading.Event()
+    calls: list[dict[str, bool]] = []
 
-    def waiting(*_: Any, **__: Any) -> str:
+    def waiting(_: Network, **options: bool) -> Any:
+        calls.append(options)
         begun.set()
         assert released.wait(60)
-        return "original"
+        return SimpleNamespace(nbytes=0)
 
     monkeypatch.setattr(subject, "Original", waiting)
     network, _ = recorded()
@@ -60,5 +76,6 @@ def test_sizes_that_nobody_waits_for_are_left_out(monkeypatch: pytest.MonkeyPatc
         assert begun.wait(60)
         threading.Timer(0.1, released.set).start()
         raise RuntimeError("no compiler")
-    assert places[0].original.result() == "original"
-    assert all(one.original.cancelled() for one in places[1:]) and len(places) > 2
+    with pytest.raises(CancelledError):
+        places[-1].original()
+    assert len(places) > 2 and calls == [{"once": False}]
