@@ -214,7 +214,7 @@ def _made(
         counts = {var.name: found for var, found in site.counts.items()}
         family = product_family(product, ends, machine, counts, measure)
         params, body, use = parameters(product, family.packed), family.body, None
-        weights = () if product.parameter is None else site.constants[product.parameter]
+        weights = [] if product.parameter is None else site.constants[product.parameter]
         arrays = [one.value.numpy() for one in weights]
         winograd = winograd_family(family, arrays, tiles, ends, machine, measure)
         if winograd is not None and product.parameter is not None:

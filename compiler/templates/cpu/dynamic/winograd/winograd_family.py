@@ -25,9 +25,6 @@ from .convolution import ImageConvolution, read_convolution, transformed_panels,
 from .winograd_choice import Values, WinogradCycles, WinogradUse, predicted, rows_of_taps, use_of
 from .winograd_kernel import WinogradParameters, winograd_kernel
 
-_OPTIMISM = {2: 1.2, 4: 1.5}
-"""Time over the predicted one that is assumed without a measurement, by tile size; as for fixed shapes."""
-
 
 @dataclass(frozen=True, eq=False)
 class WinogradFamily:
@@ -79,8 +76,6 @@ def winograd_family(
     if not accurate:
         return None
     found = predicted(conv, accurate, [*anchors, largest], machine)
-    if measure is None:
-        found = found.times(_OPTIMISM[found.kernel.tile])
     row_cycles = _direct_cycles(family, largest, machine) / rows_of_taps(conv, largest)
     use = use_of(conv, found, row_cycles, largest)
     if use is None:
