@@ -250,6 +250,7 @@ class _WithKernels(PyExprMutator):
         values = weight.value.numpy()
         key = (values.ctypes.data, values.shape, family.layout_key)
         if key not in self._panels:
-            panels = relax.const(panels_of(values, family.product, family.width))
-            self._panels[key] = values, panels  # an array that is kept keeps its address
+            panels = panels_of(values, family.product, family.width, family.step)
+            constant = relax.const(panels, str(panels.dtype))
+            self._panels[key] = values, constant  # an array that is kept keeps its address
         return self._panels[key][1]

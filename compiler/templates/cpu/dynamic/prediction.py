@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tvm.target import Target
 
-from ....instruction_sets import registers_of
+from ....instruction_sets import Instruction, registers_of
 from ....targets import traits
 from ..prediction import PER_CYCLE
 from ..template import COLUMNS_FIRST, ROWS_FIRST
@@ -19,6 +19,9 @@ _TILE_START, _SUM_START = 60, 4
 
 _LATENCY = 4
 """Cycles until a multiply-add can add to its result again, since Intel's Skylake and AMD's Zen 3."""
+
+_PAIRS_LATENCY = 6
+"""The same for one that adds products in pairs. Zen 4, where this was measured, begins as many in a cycle."""
 
 _SECOND, _AHEAD, _FAR = 28, 16, 12
 """Bytes a cycle of weights from the second cache, and from memory beyond it: fetched ahead, and not."""
@@ -50,13 +53,24 @@ class Machine:
     cores: int
     cache_bytes: int = 1 << 19
     """Bytes of a core's second cache."""
+    pairs: tuple[Instruction, ...] = ()
+    """Instructions that add products of vectors in pairs."""
 
     @classmethod
     def of(cls, target: Target) -> Machine:
         """Properties of a target; float32 elements fill its registers."""
         can = traits(target)
         bits = can.vector_bits or 128
-        return cls(bits // 32, registers_of(bits), can.cores)
+        pairs = tuple(one for one in can.instructions if one.step == 2 and not one.tiles)
+        return cls(bits // 32, registers_of(bits), can.cores, pairs=pairs)
+
+    def pairs_of(self, types: tuple[str, str, str], width: int) -> str:
+        """Name of the instruction for panels of `width` columns and these types of data, weight and sums.
+
+        Empty if there is none.
+        """
+        found = (one.name for one in self.pairs if one.types == types and width % one.lanes == 0)
+        return next(found, "")
 
 
 @dataclass(frozen=True)
@@ -82,8 +96,13 @@ def panel_widths(columns: int, lanes: int) -> list[int]:
     return [vectors * lanes for vectors in range(1, MOST_VECTORS + 1) if vectors * lanes <= columns]
 
 
-def members(width: int, most_rows: int, most_panels: int, machine: Machine) -> Iterator[KernelParameters]:
-    """Kernels whose register tile fits into the registers, for at most so many rows and panels."""
+def members(
+    width: int, most_rows: int, most_panels: int, machine: Machine, pairs: str = ""
+) -> Iterator[KernelParameters]:
+    """Kernels whose register tile fits into the registers, for at most so many rows and panels.
+
+    `pairs` is the instruction that they multiply with, as in `KernelParameters`.
+    """
     vectors = math.ceil(width / machine.lanes)
     for panels in range(1, min(most_panels, MOST_PANELS // vectors) + 1):
         across = panels * vectors
@@ -95,7 +114,7 @@ def members(width: int, most_rows: int, most_panels: int, machine: Machine) -> I
             if needed > machine.registers:
                 break
             for order in (COLUMNS_FIRST, ROWS_FIRST):
-                yield KernelParameters(width, rows, panels, order, vectors)
+                yield KernelParameters(width, rows, panels, order, vectors, pairs)
 
 
 def cycles(member: KernelParameters, size: ProductSize, machine: Machine) -> float:
@@ -115,15 +134,20 @@ def cycles(member: KernelParameters, size: ProductSize, machine: Machine) -> flo
 def _tile(
     member: KernelParameters, rows: int, down: int, across: int, size: ProductSize, machine: Machine
 ) -> float:
-    """Cycles of a register tile of so many rows, if there are `down` of them by `across`."""
+    """Cycles of a register tile of so many rows, if there are `down` of them by `across`.
+
+    A word of a sum has 4 bytes: one term of float32, or two of 16 bits.
+    """
     vectors = member.panels * math.ceil(member.width / machine.lanes)
     sums = rows * vectors
-    step = max(sums / PER_CYCLE, (rows + vectors) / PER_CYCLE, _LATENCY) * (1 + _STREAM * (member.panels - 1))
+    words = math.ceil(size.depth / member.step)
+    latency = _PAIRS_LATENCY if member.pairs else _LATENCY
+    step = max(sums / PER_CYCLE, (rows + vectors) / PER_CYCLE, latency) * (1 + _STREAM * (member.panels - 1))
     weight_bytes = 4 * member.columns
-    kept, streamed = 4 * size.depth * member.columns, 4 * size.depth * rows
+    kept, streamed = 4 * words * member.columns, 4 * words * rows
     by_columns = member.order == COLUMNS_FIRST
     # Weights stay in the second cache if all fit there, or while rows follow each other.
-    if 4 * size.depth * size.columns <= machine.cache_bytes:
+    if 4 * words * size.columns <= machine.cache_bytes:
         loads = [weight_bytes / _SECOND]
     elif by_columns and kept <= machine.cache_bytes and down > 1:
         loads = [weight_bytes / _AHEAD, *[weight_bytes / _SECOND] * (down - 1)]
@@ -131,10 +155,10 @@ def _tile(
         far = weight_bytes / _FAR
         loads = [far if down == 1 else (step**_OVERLAP + far**_OVERLAP) ** (1 / _OVERLAP)]
     step = sum(max(step, load) for load in loads) / len(loads)
-    if by_columns and across > 1 and 4 * size.lines * size.rows * size.depth > machine.cache_bytes:
-        step = max(step, streamed / size.depth / _FAR)
+    if by_columns and across > 1 and 4 * size.lines * size.rows * words > machine.cache_bytes:
+        step = max(step, streamed / words / _FAR)
     # Each pass over the columns visits all lines of an output that no cache keeps, a part at a time.
     outputs = 4 * size.batch * size.lines * size.rows * size.columns
     apart = by_columns and across > 1 and outputs > machine.cache_bytes
     stored = 4 * rows * member.columns / _FAR if apart else 0.0
-    return size.depth * step + stored + _TILE_START + _SUM_START * sums
+    return words * step + stored + _TILE_START + _SUM_START * sums

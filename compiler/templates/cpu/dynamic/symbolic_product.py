@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -14,7 +14,7 @@ from tvm.tirx import IterVar, PrimFunc
 from tvm.tirx.buffer import is_buffer_var
 
 from ..contraction import is_product, variables_of
-from .nodes import fixed, loads_of, product, simple, with_values
+from .nodes import ceildiv, fixed, loads_of, product, simple, with_loads, with_values
 from .task_stages import TaskStages, read_stages
 from .windows.window_axes import WindowAxis, padding_of, window_axis
 
@@ -59,6 +59,7 @@ class SymbolicProduct:
     """Axes of the reduction of one element."""
     term: Any
     """The product that is added to a sum: of loads of data and weight."""
+    data: TensorLoad
     weight: TensorLoad
     layout: Weight
     parameters: tuple[Any, ...]
@@ -86,6 +87,29 @@ class SymbolicProduct:
     def depth(self) -> Any:
         """Terms of each sum."""
         return product([axis.dom.extent for axis in self.reduced])
+
+    @property
+    def types(self) -> tuple[str, str, str]:
+        """Data types of data, weight and sums, as those of an instruction."""
+        return str(self.data.ty.dtype), str(self.weight.ty.dtype), self.dtype
+
+    @property
+    def plain(self) -> bool:
+        """Whether a term is the product of two elements, perhaps converted, and of no computed values."""
+        if not isinstance(self.term, tirx.Mul):
+            return False
+        factors = [one.value if isinstance(one, tirx.Cast) else one for one in (self.term.a, self.term.b)]
+        return all(isinstance(one, TensorLoad) for one in factors)
+
+    def depths(self, step: int) -> list[Any]:
+        """Extents of the axes of the reduction, at least one, the innermost one in words of `step` terms."""
+        *outer, last = [axis.dom.extent for axis in self.reduced] or [1]
+        return [*outer, ceildiv(last, step)]
+
+    def in_words(self, step: int) -> SymbolicProduct:
+        """The product for kernels that read words of `step` terms of the weight: they need panels."""
+        direct = step > 1 and self.layout is Weight.DIRECT
+        return replace(self, layout=Weight.TURNED) if direct else self
 
     @property
     def parts(self) -> tuple[Any, ...]:
@@ -127,6 +151,8 @@ def _with_axes(stages: TaskStages, constants: frozenset[int]) -> SymbolicProduct
     reduced = [axis for axis in anchor.iter_vars if axis.iter_type == IterVar.CommReduce]
     unit = tuple(axis for axis in reduced if fixed(axis.dom.extent) == 1)
     term = _term(anchor)
+    if _depends_on(term, anchor):
+        return None
     loads = loads_of(term)
     column = spatial[-1]
     for data, weight in (loads, loads[::-1]):
@@ -151,6 +177,7 @@ def _with_axes(stages: TaskStages, constants: frozenset[int]) -> SymbolicProduct
             reduced=summed,
             unit=unit,
             term=term,
+            data=data,
             weight=weight,
             layout=layout,
             parameters=tuple(func.params),
@@ -198,6 +225,12 @@ def _term(anchor: SBlock) -> Any:
     value, sums = anchor.body.value, anchor.writes[0].source
     own = isinstance(value.a, TensorLoad) and value.a.source.same_as(sums)
     return value.b if own else value.a
+
+
+def _depends_on(term: Any, anchor: SBlock) -> bool:
+    """Whether a term reads the axes outside of its loads, such as for a padding that it computes."""
+    rest = with_loads(term, lambda load: tirx.const(0, str(load.ty.dtype)))
+    return bool(variables_of([rest]) & {axis.var for axis in anchor.iter_vars})
 
 
 def _parameter(func: PrimFunc, weight: TensorLoad, constants: frozenset[int]) -> int | None:
