@@ -27,6 +27,7 @@ from ...compiler.networks.dynamic.lowering import for_any_size, scheduled, to_sy
 from ...compiler.networks.dynamic.solved_symbols import with_solved_symbols
 from ...compiler.networks.inputs import example_inputs
 from ...compiler.tvm_compat import parse_target, runs_here
+from ...compiler.types import WIDE
 from ...errors import UserError, first_line
 from ...terminal import say
 from ...wording import counted
@@ -150,7 +151,8 @@ class DynamicRun:
             raise DynamicShapeError(
                 f"network={network.name} at {where}: its inputs do not fit into memory; narrow the range"
             ) from error
-        original = Original(network.with_inputs(arrays))
+        dtype = self.config.lowering.dtype
+        original = Original(network.with_inputs(arrays), dtype)
         try:
             check = original.check(
                 lambda *inputs: [tensor.numpy() for tensor in flatten(compiled.bind(*inputs, entry=entry)())]
@@ -159,7 +161,8 @@ class DynamicRun:
         except OutputFormError as error:
             fault = first_line(error)
         if fault:
-            raise DynamicOutputError(f"network={network.name} at {where}: {fault}; tune it for fixed shapes")
+            remedy = "tune it for fixed shapes" if dtype == WIDE else f"use lowering.dtype={WIDE}"
+            raise DynamicOutputError(f"network={network.name} at {where}: {fault}; {remedy}")
         median_s = _median_s(compiled.bind(*arrays, entry=entry))
         beyond = entry == BEYOND
         return SizeResult(sizes, check.max_abs_difference, check.tolerance, median_s, beyond)
