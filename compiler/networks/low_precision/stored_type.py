@@ -225,7 +225,7 @@ def _moved(value: Any, dtype: str) -> Any:
 
 def _rounding(wide: tirx.Buffer, narrow: tirx.Buffer) -> Any:
     """Loops that round all elements of an array."""
-    shape = list(wide.shape)
+    shape = [extent.astype("int64") for extent in wide.shape]
     axes = [tirx.Var(f"v_ax{number}", "int64") for number in range(len(shape))]
     loops = [tirx.Var(f"ax{number}", "int64") for number in range(len(shape))]
     zero, unit = tirx.const(0, "int64"), tirx.const(1, "int64")

@@ -11,17 +11,19 @@ import pytest
 import torch
 from foretune.compiler.dynamic.symbols import DynamicShapeError
 from foretune.compiler.networks import Lowering, load_network
-from foretune.compiler.targets import MissingInstructionError
+from foretune.compiler.targets import MissingInstructionError, traits
 from foretune.inference.dynamic.result import DynamicResult
 from foretune.inference.inspect import InspectConfig, run_dynamic
 from foretune.inference.run.config import TuneConfig
 from foretune.inference.tune import run
 from rich.console import Console
-from support.cpus import multiplies
+from support.cpus import HERE, multiplies
 from support.tuning import PREDICTED
 from tvm.support.cc import get_cc
 
 built = pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")
+
+CONVERTS = traits(HERE).converts("float16")
 
 NARROW = Lowering(dtype="bfloat16")
 ENCODER: dict[str, Any] = {
@@ -71,12 +73,18 @@ def compare(
 
 
 @built
-@multiplies("bfloat16")
-def test_an_encoder_is_right_at_every_size(tmp_path: Path) -> None:
-    result = tuned(tmp_path, ENCODER)
+@pytest.mark.parametrize(
+    ("dtype", "instruction"),
+    [
+        pytest.param("bfloat16", "avx512_bf16", marks=multiplies("bfloat16")),
+        pytest.param("float16", "", marks=pytest.mark.skipif(not CONVERTS, reason="this CPU lacks f16c")),
+    ],
+)
+def test_an_encoder_is_right_at_every_size(dtype: str, instruction: str, tmp_path: Path) -> None:
+    result = tuned(tmp_path, ENCODER, Lowering(dtype=dtype))
     assert not result.plain and {task["kind"] for task in result.tasks} >= {"product", "rows"}
     pairs = {one["pairs"] for task in result.tasks for table in task["tables"] for one in table["members"]}
-    assert pairs >= {"avx512_bf16"}
+    assert instruction in pairs
     assert all(0 < one.max_abs_difference <= one.tolerance for one in result.sizes)
     compare(tmp_path, ENCODER, [(b, n, 32) for b in (1, 3) for n in (1, 2, 7, 16, 17, 31, 33)])
 
