@@ -73,7 +73,7 @@ class Operand:
 
     @property
     def stride(self) -> Any:
-        """Elements from one term of the innermost axis to the next; 0 where the place is not linear."""
+        """Elements from one term of the innermost axis to the next; 0 if the place is not linear."""
         return self._steps[-1] if self._steps else number(0)
 
     def start(self, values: Mapping[Any, Any]) -> Any:

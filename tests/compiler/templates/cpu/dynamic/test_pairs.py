@@ -49,7 +49,7 @@ def rounded(value: te.Tensor) -> te.Tensor:
 
 
 def close(found: Array, wanted: Array) -> None:
-    """Compares with values of which storing rounds off up to 2^-9."""
+    """Compares with values that were not rounded, which changes them by up to 2^-9."""
     np.testing.assert_allclose(exact(found), wanted, rtol=2**-8, atol=2**-8)
 
 
@@ -142,7 +142,7 @@ def test_linear_layer_with_bias_gelu_and_residual(depth: int, columns: int) -> N
 @runs
 @pytest.mark.parametrize("turned", [True, False])
 def test_scores_of_attention(turned: bool) -> None:
-    """Few keys are no whole vector; others are brought into panels."""
+    """Few keys do not fill a vector; others are brought into panels."""
     batch, length = symbol("batch"), symbol("length")
     query = narrow("query", batch, length, 6)
     key = narrow("key", batch, *((length, 6) if turned else (6, length)))
