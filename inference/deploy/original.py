@@ -72,7 +72,7 @@ class Original:
         *,
         once: bool = False,
     ) -> None:
-        self._dtype, self._check_inputs = dtype, check_inputs
+        self.dtype, self._check_inputs = dtype, check_inputs
         self.network = network
         drawn = _case(DRAWN, network, dtype)
         if network.module is not None and not once:
@@ -94,7 +94,7 @@ class Original:
 
     def in_float32(self) -> Original:
         """The same for a network in float32."""
-        return self if self._dtype == WIDE else Original(self.network, check_inputs=self._check_inputs)
+        return self if self.dtype == WIDE else Original(self.network, check_inputs=self._check_inputs)
 
     @property
     def compared_on(self) -> list[str]:
@@ -128,7 +128,7 @@ class Original:
             # The copies are the network's own to change.
             outputs = run(*(array.copy() for array in case.network.inputs))
             try:
-                require_same_form(case.reference, outputs, narrow=self._dtype != WIDE)
+                require_same_form(case.reference, outputs, narrow=self.dtype != WIDE)
             except OutputFormError as error:
                 raise OutputFormError(
                     f"network={self.network.name}: after its conversion, {error}"

@@ -15,6 +15,7 @@ from ...compiler.dynamic.symbols import Extent
 from ...compiler.networks import Network
 from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, Sizes, sizes_text
 from ...compiler.tvm_compat import available_cores
+from ...compiler.types import WIDE
 from ...dataset.measure.worker.scratch import ScratchFolder
 from ..deploy.comparison import Compare
 from ..deploy.original import comparison_with_original
@@ -58,6 +59,8 @@ class EngineStart:
     """Megabytes of the file that the engine reads."""
     peak_mb: float | None = None
     """Largest resident memory of its process so far."""
+    dtype: str = ""
+    """Data type that it runs in."""
     error: str = ""
     """Reason why the engine does not take part any longer."""
 
@@ -90,6 +93,7 @@ class SizesComparison:
         draw: makes the inputs for some sizes.
         entrants: the engines; names differ.
         limit_s: seconds that an engine may take to start, to load the network, and for a first call.
+        dtype: data type that the engines run in if they can, by which outputs are compared.
     """
 
     def __init__(
@@ -102,11 +106,12 @@ class SizesComparison:
         entrants: Sequence[Entrant],
         *,
         limit_s: float = 120.0,
+        dtype: str = WIDE,
     ) -> None:
         self._network, self._dynamic, self._draw = network, dynamic, draw
         self._arguments, self._dynamic_arguments = dict(arguments), dict(dynamic_arguments)
         self._entrants = {one.name: one for one in entrants}
-        self._limit_s = limit_s
+        self._limit_s, self._dtype = limit_s, dtype
         self.starts: dict[str, EngineStart] = {one.name: EngineStart(one.name) for one in entrants}
         self._runners: dict[str, ProcessRunner] = {}
         self._compilations: dict[str, int | None] = {}
@@ -181,6 +186,7 @@ class SizesComparison:
                 inputs=self._saved(first),
                 folder=self._folder / name,
                 network=self._arguments if by_module else None,
+                dtype=self._dtype,
                 path=None if path is None else path.absolute(),
                 limit_s=self._limit_s,
                 bounds=bounds_of(self._dynamic, self._draw(first)),
@@ -193,6 +199,7 @@ class SizesComparison:
                 loaded.version,
                 entrant.before_s + loaded.ready_s,
                 None if path is None else megabytes(path),
+                dtype=loaded.dtype,
             )
             self._compilations[name] = loaded.compilations
             check = self._compare(first)(loaded.outputs)
@@ -244,7 +251,7 @@ class SizesComparison:
     def _compare(self, sizes: Sizes) -> Compare:
         if (where := sizes_text(sizes)) not in self._compares:
             network = self._network.with_inputs(self._draw(sizes))
-            self._compares[where] = comparison_with_original(network)
+            self._compares[where] = comparison_with_original(network, self._dtype)
         return self._compares[where]
 
 

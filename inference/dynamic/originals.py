@@ -12,6 +12,7 @@ from ...compiler.dynamic.symbols import BEYOND, DynamicShapeError
 from ...compiler.networks import Network
 from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, sizes_text
 from ...compiler.networks.inputs import example_inputs
+from ...compiler.types import WIDE
 from ..deploy.description import MAIN
 from ..deploy.original import Original
 from .sizes import sizes_beyond, sizes_to_compare
@@ -33,7 +34,7 @@ class OriginalAt:
 
 @contextmanager
 def originals(
-    network: Network, dynamic: DynamicInputs, seed: int, *, beyond: bool = False
+    network: Network, dynamic: DynamicInputs, seed: int, dtype: str = WIDE, *, beyond: bool = False
 ) -> Iterator[list[OriginalAt]]:
     """The original at the sizes to compare, and outside of the ranges if `beyond`.
 
@@ -46,11 +47,12 @@ def originals(
     if beyond:
         places += [(sizes, BEYOND) for sizes in sizes_beyond(dynamic.symbols)]
     thread, held = ThreadPoolExecutor(1), [0]
+    original_at = partial(_original, network, dynamic, seed, dtype)
 
     def ahead(sizes: Mapping[str, int]) -> Original | None:
         if held[0] > AHEAD_BYTES:
             return None
-        found = _original(network, dynamic, seed, sizes)
+        found = original_at(sizes)
         held[0] += found.nbytes
         return found
 
@@ -59,7 +61,7 @@ def originals(
     def at(place: int) -> Original:
         for future in futures:
             future.exception()  # waits: a run that is timed gets all cores
-        return futures[place].result() or _original(network, dynamic, seed, places[place][0])
+        return futures[place].result() or original_at(places[place][0])
 
     try:
         futures += [thread.submit(ahead, sizes) for sizes, _ in places]
@@ -68,7 +70,9 @@ def originals(
         thread.shutdown(cancel_futures=True)
 
 
-def _original(network: Network, dynamic: DynamicInputs, seed: int, sizes: Mapping[str, int]) -> Original:
+def _original(
+    network: Network, dynamic: DynamicInputs, seed: int, dtype: str, sizes: Mapping[str, int]
+) -> Original:
     try:
         arrays = example_inputs(dynamic.at(sizes), seed)
     except MemoryError as error:
@@ -77,4 +81,4 @@ def _original(network: Network, dynamic: DynamicInputs, seed: int, sizes: Mappin
             "range"
         ) from error
     largest = all(sizes[name] >= symbol.high for name, symbol in dynamic.symbols.items())
-    return Original(network.with_inputs(arrays), once=largest)
+    return Original(network.with_inputs(arrays), dtype, once=largest)

@@ -41,8 +41,12 @@ class RivalTimings:
         return table
 
     def remarks(self) -> list[str]:
-        """A sentence for each engine that failed."""
-        return [f"{one.name} is left out: {one.error}" for one in self.engines if one.error]
+        """A sentence for each engine that failed, or runs in another data type than the library."""
+        found = [f"{one.name} is left out: {one.error}" for one in self.engines if one.error]
+        own = next((one.dtype for one in self.engines if one.name == TUNED), "")
+        return found + [
+            f"{one.name} runs in {one.dtype}" for one in self.engines if not one.error and one.dtype != own
+        ]
 
 
 def time_rivals(
@@ -73,6 +77,7 @@ def time_rivals(
             lambda sizes: example_inputs(dynamic.at(sizes), config.seed),
             [own, *rivals_named(asked_rivals(config), network.onnx_path)],
             limit_s=config.rival_limit_s,
+            dtype=config.lowering.dtype,
         ) as comparison:
             comparison.start()
             timings = [

@@ -28,6 +28,7 @@ from ...compiler.networks.dynamic.dynamic_inputs import DynamicInputs, sizes_tex
 from ...compiler.networks.dynamic.lowering import for_any_size, scheduled, to_symbolic_relax
 from ...compiler.networks.dynamic.solved_symbols import with_solved_symbols
 from ...compiler.tvm_compat import parse_target, runs_here
+from ...compiler.types import WIDE
 from ...errors import UserError, first_line
 from ...terminal import say
 from ...wording import counted
@@ -97,7 +98,8 @@ class DynamicRun:
                 beyond = for_any_size(network, dynamic, target, config.lowering)
         compared: AbstractContextManager[list[OriginalAt]] = nullcontext([])
         if runs_here(target):
-            compared = originals(network, dynamic, config.seed, beyond=beyond is not None)
+            dtype = config.lowering.dtype
+            compared = originals(network, dynamic, config.seed, dtype, beyond=beyond is not None)
         with compared as places:
             try:
                 compiled, sizes = self._compared(network, dynamic, target, mod, tasks, beyond, places)
@@ -244,7 +246,8 @@ def _compared_at(name: str, compiled: CompiledNetwork, place: OriginalAt) -> Siz
         fault = first_line(error)
     if fault:
         where = sizes_text(place.sizes)
-        raise DynamicOutputError(f"network={name} at {where}: {fault}; tune it for fixed shapes")
+        remedy = "tune it for fixed shapes" if original.dtype == WIDE else f"use lowering.dtype={WIDE}"
+        raise DynamicOutputError(f"network={name} at {where}: {fault}; {remedy}")
     median_s = _median_s(compiled.bind(*original.inputs[0], entry=place.entry), first_s[0])
     beyond = place.entry == BEYOND
     return SizeResult(place.sizes, check.max_abs_difference, check.tolerance, median_s, beyond)

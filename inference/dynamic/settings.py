@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...compiler.dynamic.symbols import DynamicShapeError
-from ...compiler.types import WIDE
 from ..deploy.rivals.registry import DEFAULT_RIVALS
 from ..run.config import TuneConfig
 
@@ -22,8 +21,6 @@ def _unsupported(config: TuneConfig) -> Iterator[tuple[str, str]]:
         yield "several networks or inputs", "tune them one by one"
     if config.anytime:
         yield "anytime=true", "leave it out"
-    if config.lowering.dtype != WIDE:
-        yield f"lowering.dtype={config.lowering.dtype}", f"use {WIDE}, or fixed shapes"
     if config.check_inputs is not None:
         yield f"check_inputs={config.check_inputs}", "leave it out"
     if config.latency_target_s is not None:

@@ -57,13 +57,14 @@ def with_attention(
         target: a CPU.
         lowering: its `attention` is off or auto.
     """
-    instructions = [one for one in target_instructions(target, WIDE, WIDE, WIDE) if not one.tiles]
+    dtype = lowering.dtype
+    instructions = [one for one in target_instructions(target, dtype, dtype, WIDE) if not one.tiles]
     symbols = symbols_of(mod["main"])
     exponentials = any("exp" in intrinsics(f) for f in mod.functions.values() if isinstance(f, tirx.PrimFunc))
     if lowering.attention == OFF or not instructions or not symbols or not exponentials:
         return mod, []
     ranges = {name: ranges[name] for name in symbols}
-    chains = _chains(mod, ranges)
+    chains = _chains(mod, ranges, dtype)
     made = [(one, _function(one, ranges, instructions, target_cores(target))) for one in chains]
     chosen = [(chain, function) for chain, function in made if function is not None]
     if not chosen:
@@ -101,13 +102,13 @@ class _Chain:
         return replace(self.example, **changes)
 
 
-def _chains(mod: tvm.IRModule, ranges: Mapping[str, Ends]) -> list[_Chain]:
-    """Attention that copies of the network have at the same places."""
+def _chains(mod: tvm.IRModule, ranges: Mapping[str, Ends], dtype: str) -> list[_Chain]:
+    """Attention that copies of the network have at the same places, of arrays in float32 or `dtype`."""
     samples = sampled_sizes(ranges)
     found: list[dict[Any, Found]] = []
     for sizes in samples:
         copy = bound(mod, sizes)
-        found.append(_by_places(copy))
+        found.append(_by_places(copy, dtype))
         if not found[0]:
             return []
     made = [
@@ -118,7 +119,7 @@ def _chains(mod: tvm.IRModule, ranges: Mapping[str, Ends]) -> list[_Chain]:
     return [one for one in made if one is not None]
 
 
-def _by_places(copy: tvm.IRModule) -> dict[Any, Found]:
+def _by_places(copy: tvm.IRModule, dtype: str) -> dict[Any, Found]:
     """Attention of a copy by its places and inputs, as `_Chain` has them."""
     numbers = {var: number for number, (var, _) in enumerate(relax_bindings(copy["main"]))}
     values = [value for _, value in relax_bindings(copy["main"])]
@@ -132,7 +133,7 @@ def _by_places(copy: tvm.IRModule) -> dict[Any, Found]:
         )
 
     keys = {}
-    for one in found_attention(copy, WIDE):
+    for one in found_attention(copy, dtype):
         places = tuple(tuple(numbers[var] for var in place.calls) for place in one.chain.places)
         inputs = tuple(
             tuple(reader(calls, place.inputs[index]) for index in one.inputs)

@@ -19,6 +19,7 @@ from ...dynamic.symbols import DynamicShapeError
 from ...templates.cpu.dynamic.families import FamilyTask, with_families
 from ...templates.cpu.dynamic.measured_kernels import Measure
 from ...templates.cpu.dynamic.nodes import is_scheduled
+from ...types import INTEGERS
 from ..extraction import NetworkExportError
 from ..importing import torch_import
 from ..importing.onnx_torch.graph_module import OnnxModule
@@ -55,8 +56,15 @@ def to_symbolic_relax(
         stage: a clock's context for each step, by its name.
         bounded: whether the memory may be planned for the ranges, so that no larger input runs.
 
-    Raises DynamicShapeError and NetworkExportError.
+    Raises DynamicShapeError, NetworkExportError, and MissingInstructionError if the target has no products of
+    `lowering.dtype`.
     """
+    lowering.check_for(target)
+    if lowering.data_type.network == INTEGERS:
+        raise DynamicShapeError(
+            f"lowering.dtype={lowering.dtype}: dynamic shapes do not support it; use bfloat16 or float32, or "
+            "fixed shapes"
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecations inside the exporters, which users cannot act on

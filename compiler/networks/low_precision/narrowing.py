@@ -15,6 +15,7 @@ import tvm
 from tvm import relax, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.tirx import PrimFunc
+from tvm.tirx.buffer import is_buffer_var
 
 from ...tvm_compat import relax_bindings
 from ...types import WIDE, DataType, numpy_type
@@ -108,6 +109,9 @@ class _InStoredType(PyExprMutator):
         is_narrow = call in self._narrow_results
         fields, narrow = [], []
         for index, argument in enumerate(arguments.fields):
+            if not is_buffer_var(func.params[index]):  # a symbolic extent
+                fields.append(argument)
+                continue
             wide = str(func.params[index].dtype) == WIDE
             visited = self.visit_expr(argument)
             if wide and (index in use.operands or (use.moves and is_narrow)):

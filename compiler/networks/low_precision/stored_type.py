@@ -9,12 +9,12 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Call
+from tvm.ir import Call, PrimType
 from tvm.ir.expr import TensorLoad
 from tvm.s_tir.stmt import SBlock, SBlockRealize
 from tvm.tirx import BufferStore, IterVar, PrimFunc
+from tvm.tirx.buffer import is_buffer_var
 
-from ...operators.shared.tir import extents
 from ...templates.cpu.contraction import is_product
 from ...types import WIDE
 
@@ -99,7 +99,8 @@ def stored_narrow(func: PrimFunc, narrow: Collection[int], dtype: str, product_s
 
 def _blocks(func: PrimFunc) -> list[SBlock] | None:
     """Blocks of a function but for the root; None where its arrays are used outside of loads and stores."""
-    if not isinstance(func.body, SBlockRealize) or not all(isinstance(p, tirx.Buffer) for p in func.params):
+    known = all(is_buffer_var(param) or isinstance(param.ty, PrimType) for param in func.params)
+    if not isinstance(func.body, SBlockRealize) or not known:
         return None
     blocks: list[SBlock] = []
     calls: list[str] = []
@@ -159,7 +160,10 @@ def _is_wide(array: Any) -> bool:
 
 
 def _like(array: tirx.Buffer, dtype: str) -> tirx.Buffer:
-    return tirx.decl_buffer(array.shape, dtype, array.name)
+    # TVM renames the symbols of a function without those in a layout.
+    fixed = all(isinstance(extent, tirx.IntImm) for extent in array.shape)
+    layout = {} if fixed else {"layout": None}
+    return tirx.decl_buffer(array.shape, dtype, array.name, **layout)
 
 
 def _with_arrays(
@@ -221,12 +225,12 @@ def _moved(value: Any, dtype: str) -> Any:
 
 def _rounding(wide: tirx.Buffer, narrow: tirx.Buffer) -> Any:
     """Loops that round all elements of an array."""
-    shape = extents(wide)
+    shape = [extent.astype("int64") for extent in wide.shape]
     axes = [tirx.Var(f"v_ax{number}", "int64") for number in range(len(shape))]
     loops = [tirx.Var(f"ax{number}", "int64") for number in range(len(shape))]
     zero, unit = tirx.const(0, "int64"), tirx.const(1, "int64")
     ranges = [
-        tirx.IterVar(tvm.ir.Range.from_min_extent(zero, tirx.const(extent, "int64")), axis, IterVar.DataPar)
+        tirx.IterVar(tvm.ir.Range.from_min_extent(zero, extent), axis, IterVar.DataPar)
         for extent, axis in zip(shape, axes, strict=True)
     ]
     one = [tvm.ir.Range.from_min_extent(axis, unit) for axis in axes]
@@ -239,5 +243,5 @@ def _rounding(wide: tirx.Buffer, narrow: tirx.Buffer) -> Any:
     )
     statement: Any = SBlockRealize(loops, True, block)
     for loop, extent in reversed(list(zip(loops, shape, strict=True))):
-        statement = tirx.For(loop, zero, tirx.const(extent, "int64"), tirx.ForKind.SERIAL, statement)
+        statement = tirx.For(loop, zero, extent, tirx.ForKind.SERIAL, statement)
     return statement

@@ -17,8 +17,9 @@ import numpy as np
 import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.tirx import IntImm
 
-from .rewriting import extents_of, operator_of
+from .rewriting import extents_of, has_fixed_shape, operator_of
 
 LANES = 16
 """Channels of a vector of a CPU's instructions."""
@@ -108,8 +109,8 @@ class _ValueUses:
                 if reading is not None and _is_elementwise(reading):
                     joined.append(reader)
                 elif reading is None or not _is_layer(reading) or not reading.args[0].same_as(var):
-                    cropped += math.prod(extents_of(var))
-            if any(extents_of(other)[-1:] != extents_of(start)[-1:] for other in joined):
+                    cropped += math.prod(extents_of(var)) if has_fixed_shape(var) else MOST_CROPPED + 1
+            if any(_channels_of(other) != _channels_of(start) for other in joined):
                 return None
             members += [other for other in dict.fromkeys(joined) if other not in seen]
             seen.update(joined)
@@ -126,7 +127,7 @@ def _wide_channels(reading: _ValueUses, lanes: int) -> dict[relax.Var, int]:
     for var, call in reading.calls.items():
         if var in found or not _is_layer(call):
             continue
-        channels = extents_of(var)[-1]
+        channels = _channels_of(var)
         whole = math.ceil(channels / lanes) * lanes
         if whole == channels or whole > MOST * channels:
             continue
@@ -186,8 +187,14 @@ class _Widening(PyExprMutator):
 
 def _without_new_channels(value: relax.Expr, before: relax.Var) -> relax.Expr:
     """The channels that `before` has."""
-    shape = extents_of(before)
-    return relax.op.strided_slice(value, [len(shape) - 1], [0], [shape[-1]])
+    return relax.op.strided_slice(value, [before.ty.ndim - 1], [0], [_channels_of(before)])
+
+
+def _channels_of(value: relax.Expr) -> int:
+    """Extent of the last axis; 0 if that is symbolic, or without axes."""
+    shape = value.ty.shape
+    last = shape[-1] if len(shape) else None
+    return int(last) if isinstance(last, IntImm) else 0
 
 
 def _is_layer(call: relax.Call) -> bool:

@@ -120,3 +120,9 @@ def test_rivals_have_a_table_and_remarks() -> None:
     assert (eager.name, eager.path, openvino.name, openvino.path) == (
         *("PyTorch eager", None, "OpenVINO", Path("a.onnx")),
     )
+
+
+def test_a_rival_in_another_data_type_is_named() -> None:
+    own, eager = EngineStart("tuned TVM", dtype="bfloat16"), EngineStart("eager", dtype="bfloat16")
+    found = RivalTimings((own, eager, EngineStart("ONNX Runtime", dtype="float32")))
+    assert found.remarks() == ["ONNX Runtime runs in float32"]

@@ -96,8 +96,3 @@ class Arrays:
 def _bits(term: Any) -> Any:
     """Bits of a term in bfloat16, to which float32 is rounded."""
     return rounded_bits(term) if str(term.ty.dtype) == WIDE else tirx.reinterpret(_BITS, term)
-
-
-def in_type(value: Any, dtype: str) -> Any:
-    """A value, converted if it has another data type."""
-    return value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value)

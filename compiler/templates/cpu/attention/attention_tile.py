@@ -14,6 +14,7 @@ from ....tvm_compat import importing_llvm
 from ..dynamic.nodes import (
     Places,
     allocated,
+    in_type,
     local,
     loop,
     number,
@@ -22,7 +23,7 @@ from ..dynamic.nodes import (
     store,
     vector,
 )
-from .attention_arrays import DTYPE, Arrays, in_type
+from .attention_arrays import DTYPE, Arrays
 from .attention_loops import in_vectors, tiles_of
 from .attention_products import Products
 

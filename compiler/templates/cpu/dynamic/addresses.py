@@ -71,6 +71,11 @@ class Operand:
         self.linear = bool(terms) and not variables_of(terms[:-1]) & moving
         self._steps, self._start = (terms[:-1], terms[-1]) if self.linear else ([], self.place)
 
+    @property
+    def stride(self) -> Any:
+        """Elements from one term of the innermost axis to the next; 0 if the place is not linear."""
+        return self._steps[-1] if self._steps else number(0)
+
     def start(self, values: Mapping[Any, Any]) -> Any:
         """Place of the first term of a sum."""
         return simple(with_values(self._start, values))
@@ -125,6 +130,7 @@ class Loads:
         self.views = Views()
         self.rows = RowsAsOne(task, self.views)
         self.across = ceildiv(task.columns, member.width)
+        self.depths = task.depths(member.step)
         self._term = _simplified(with_values(task.term, {axis.var: 0 for axis in task.unit}))
         self._weight = weight_load(task)
         data = next(load for load in loads_of(self._term) if not self._is_weight(load))
@@ -163,9 +169,9 @@ class TileLoads:
         self.rows = [{**batches, **loads.rows.values(row + line)} for line in range(height)]
         self.columns = [{**batches, task.column.var: start} for start in starts]
         if loads.of_weight is None:
-            depth = product([axis.dom.extent for axis in task.reduced])
+            size = product([*loads.depths, member.width * member.step])
             first = batch * loads.across if task.layout is Weight.TURNED else number(0)
-            weights = [simple((first + panel + at) * depth * member.width) for at in range(member.panels)]
+            weights = [simple((first + panel + at) * size) for at in range(member.panels)]
         else:
             weights = [loads.of_weight.start(values) for values in self.columns]
         data = [loads.of_data.start(values) for values in self.rows] if loads.of_data.linear else []
@@ -173,33 +179,64 @@ class TileLoads:
         of_weights, self.weights = places.kept(weights)
         self.starts = of_data + of_weights
 
-    def at(self, depths: Mapping[Any, Any]) -> tuple[list[Any], Any]:
-        """Statements before one step of the reduction, and what makes its term for a row, a panel, a lane."""
-        loads, task, member = self.loads, self.loads.task, self.loads.member
+    def at(self, depths: Mapping[Any, Any]) -> tuple[list[Any], StepLoads]:
+        """Statements before one step of the reduction, and its loads.
+
+        `depths` are the indices of the step along the reduced axes, the innermost one in words.
+        """
+        loads, task, step = self.loads, self.loads.task, self.loads.member.step
+        values = dict(depths)
+        flat: Any = number(0)
+        for axis, extent in zip(task.reduced, loads.depths, strict=False):
+            flat = flat * extent + depths[axis.var]
+        if task.reduced and step > 1:
+            values[task.reduced[-1].var] = depths[task.reduced[-1].var] * step
         if loads.of_weight is None:
-            flat: Any = number(0)
-            for axis in task.reduced:
-                flat = flat * axis.dom.extent + depths[axis.var]
-            weight_step = simple(flat * member.width)
+            of_weight = simple(flat * (loads.member.width * step))
         else:
-            weight_step = loads.of_weight.step(depths)
-        data_step = loads.of_data.step(depths) if loads.of_data.linear else number(0)
-        statements, steps = self._places.kept([data_step, weight_step])
+            of_weight = loads.of_weight.step(values)
+        of_data = loads.of_data.step(values) if loads.of_data.linear else number(0)
+        statements, steps = self._places.kept([of_data, of_weight])
+        return statements, StepLoads(self, values, *steps)
 
-        def term(line: int, at: int, lane: Any) -> Any:
-            if loads.of_data.linear:
-                data = tirx.BufferLoad(loads.of_data.view, [self.data[line] + steps[0]])
-            else:
-                data = loads.of_data.at({**self.rows[line], **depths})
-            if loads.of_weight is not None and not loads.of_weight.linear:
-                column = self.columns[at][task.column.var] + lane
-                weight = loads.of_weight.at({**self.columns[at], task.column.var: column, **depths})
-            else:
-                view = loads.panels if loads.of_weight is None else loads.of_weight.view
-                weight = tirx.BufferLoad(view, [self.weights[at] + steps[1] + lane])
-            return loads.product(data, weight)
 
-        return statements, term
+class StepLoads:
+    """Loads of one step of the reduction, by row, panel and lane of a register tile."""
+
+    def __init__(self, tile: TileLoads, values: Mapping[Any, Any], of_data: Any, of_weight: Any) -> None:
+        """`values` are those of the reduced axes, `of_data` and `of_weight` the elements from each start."""
+        self._tile, self._values = tile, values
+        self._of_data, self._of_weight = of_data, of_weight
+
+    @property
+    def adjacent(self) -> bool:
+        """Whether the terms of a word of the data are next to each other."""
+        return fixed(self._tile.loads.of_data.stride) == 1
+
+    def data(self, line: int, term: int = 0) -> TensorLoad:
+        """Load of a term of the word of a row."""
+        operand, values = self._tile.loads.of_data, dict(self._values)
+        if operand.linear:
+            place = self._tile.data[line] + self._of_data
+            return tirx.BufferLoad(operand.view, [place + simple(operand.stride * term) if term else place])
+        if term:
+            values[self._tile.loads.task.reduced[-1].var] += term
+        return operand.at({**self._tile.rows[line], **values})
+
+    def weight(self, at: int, lane: Any) -> TensorLoad:
+        """Load of an element of a panel, counted from the first column's word."""
+        loads, start = self._tile.loads, self._tile.weights[at]
+        operand = loads.of_weight
+        if operand is not None and not operand.linear:
+            column = loads.task.column.var
+            columns = self._tile.columns[at]
+            return operand.at({**columns, column: columns[column] + lane, **self._values})
+        view = loads.panels if operand is None else operand.view
+        return tirx.BufferLoad(view, [start + self._of_weight + lane])
+
+    def term(self, line: int, at: int, lane: Any) -> Any:
+        """The product of a row and a lane."""
+        return self._tile.loads.product(self.data(line), self.weight(at, lane))
 
 
 def _simplified(term: Any) -> Any:

@@ -277,7 +277,8 @@ class _WithKernels(PyExprMutator):
         family, winograd = made.family, made.winograd
         assert family is not None
         layout = family.layout_key
-        found = [self._once(weight, layout, partial(panels_of, task=family.product, width=family.width))]
+        packed = partial(panels_of, task=family.product, width=family.width, step=family.step)
+        found = [self._once(weight, layout, packed)]
         if winograd is not None:
             found.append(self._once(weight, (winograd.layout_key, *layout), winograd.panels_of))
         return found
@@ -287,5 +288,7 @@ class _WithKernels(PyExprMutator):
         values = weight.value.numpy()
         key = (values.ctypes.data, values.shape, layout)
         if key not in self._panels:
-            self._panels[key] = values, relax.const(panels(values))  # an array that is kept keeps its address
+            made = panels(values)
+            constant = relax.const(made, str(made.dtype))
+            self._panels[key] = values, constant  # an array that is kept keeps its address
         return self._panels[key][1]

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ....instruction_sets import INSTRUCTION
+
 
 @dataclass(frozen=True, order=True)
 class KernelParameters:
@@ -21,6 +23,13 @@ class KernelParameters:
     """Loop that is outermost."""
     vectors: int = 1
     """Vectors of a row of a panel."""
+    pairs: str = ""
+    """Name of the instruction that adds products in pairs; empty for multiply-adds that LLVM chooses."""
+
+    @property
+    def step(self) -> int:
+        """Terms of a sum that a lane adds at once, which panels have next to each other: a word."""
+        return INSTRUCTION[self.pairs].step if self.pairs else 1
 
     @property
     def lanes(self) -> int:

@@ -174,6 +174,11 @@ def with_loads(node: Any, change: Callable[[TensorLoad], Any]) -> Any:
     return tvm_ffi.structural_map(node, (TensorLoad, change))
 
 
+def in_type(value: Any, dtype: str) -> Any:
+    """A value, converted if it has another data type."""
+    return value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value)
+
+
 def loads_of(node: Any) -> list[TensorLoad]:
     """All loads of an expression."""
     found: list[TensorLoad] = []

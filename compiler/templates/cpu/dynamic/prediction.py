@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm.target import Target
 
-from ....instruction_sets import registers_of
+from ....instruction_sets import Instruction, registers_of
 from ....targets import traits
 from ..prediction import PER_CYCLE, collisions
 from ..template import COLUMNS_FIRST, ROWS_FIRST
@@ -25,6 +25,9 @@ _TILE_START, _SUM_START = 60, 4
 
 _LATENCY = 4
 """Cycles until a multiply-add can add to its result again, since Intel's Skylake and AMD's Zen 3."""
+
+_PAIRS_LATENCY = 6
+"""The same for one that adds products in pairs. Zen 4, where this was measured, begins as many in a cycle."""
 
 _FIRST_BYTES = 1 << 15
 """Bytes of the first cache, the least of today's server CPUs."""
@@ -59,13 +62,24 @@ class Machine:
     cores: int
     cache_bytes: int = 1 << 19
     """Bytes of a core's second cache."""
+    pairs: tuple[Instruction, ...] = ()
+    """Instructions that add products of vectors in pairs."""
 
     @classmethod
     def of(cls, target: Target) -> Machine:
         """Properties of a target; float32 elements fill its registers."""
         can = traits(target)
         bits = can.vector_bits or 128
-        return cls(bits // 32, registers_of(bits), can.cores)
+        pairs = tuple(one for one in can.instructions if one.step == 2 and not one.tiles)
+        return cls(bits // 32, registers_of(bits), can.cores, pairs=pairs)
+
+    def pairs_of(self, types: tuple[str, str, str], width: int) -> str:
+        """Name of the instruction for panels of `width` columns and these types of data, weight and sums.
+
+        Empty if there is none.
+        """
+        found = (one.name for one in self.pairs if one.types == types and width % one.lanes == 0)
+        return next(found, "")
 
 
 @dataclass(frozen=True)
@@ -110,8 +124,13 @@ def panel_widths(columns: int, lanes: int) -> list[int]:
     return [vectors * lanes for vectors in range(1, MOST_VECTORS + 1) if vectors * lanes <= columns]
 
 
-def members(width: int, most_rows: int, most_panels: int, machine: Machine) -> Iterator[KernelParameters]:
-    """Kernels whose register tile fits into the registers, for at most so many rows and panels."""
+def members(
+    width: int, most_rows: int, most_panels: int, machine: Machine, pairs: str = ""
+) -> Iterator[KernelParameters]:
+    """Kernels whose register tile fits into the registers, for at most so many rows and panels.
+
+    `pairs` is the instruction that they multiply with, as in `KernelParameters`.
+    """
     vectors = math.ceil(width / machine.lanes)
     for panels in range(1, min(most_panels, MOST_PANELS // vectors) + 1):
         across = panels * vectors
@@ -123,7 +142,7 @@ def members(width: int, most_rows: int, most_panels: int, machine: Machine) -> I
             if needed > machine.registers:
                 break
             for order in (COLUMNS_FIRST, ROWS_FIRST):
-                yield KernelParameters(width, rows, panels, order, vectors)
+                yield KernelParameters(width, rows, panels, order, vectors, pairs)
 
 
 def cycles(member: KernelParameters, size: ProductSize, machine: Machine) -> float:
@@ -156,11 +175,15 @@ def _tile(
     sizes: ProductSizes,
     machine: Machine,
 ) -> Floats:
-    """Cycles of a register tile of so many rows, if there are `down` of them by `across`."""
+    """Cycles of a register tile of so many rows, if there are `down` of them by `across`.
+
+    A word of a sum has 4 bytes: one term of float32, or two of 16 bits.
+    """
     vectors = member.panels * math.ceil(member.width / machine.lanes)
-    sums = rows * vectors
-    busy = max(sums / PER_CYCLE, (rows + vectors) / PER_CYCLE, _LATENCY) * (1 + _STREAM * (member.panels - 1))
-    step = busy * _collisions(rows, vectors, sizes.pitch)
+    sums, words = rows * vectors, _ceildiv(sizes.depth, member.step)
+    latency = _PAIRS_LATENCY if member.pairs else _LATENCY
+    busy = max(sums / PER_CYCLE, (rows + vectors) / PER_CYCLE, latency) * (1 + _STREAM * (member.panels - 1))
+    step = busy * _collisions(rows, vectors, 4 * sizes.pitch // member.step)
     weight_bytes = 4 * member.columns
     by_columns = member.order == COLUMNS_FIRST
     # Weights stay in the second cache if all fit there, or while rows follow each other.
@@ -168,21 +191,21 @@ def _tile(
     joined = (step**_OVERLAP + (weight_bytes / _FAR) ** _OVERLAP) ** (1 / _OVERLAP)
     steps = np.where(down == 1, far, joined)
     if by_columns:
-        stays = (4 * sizes.depth * member.columns <= machine.cache_bytes) & (down > 1)
+        stays = (4 * words * member.columns <= machine.cache_bytes) & (down > 1)
         steps = np.where(stays, near + (ahead - near) / down, steps)
-    steps = np.where(4 * sizes.depth * sizes.columns <= machine.cache_bytes, near, steps)
+    steps = np.where(4 * words * sizes.columns <= machine.cache_bytes, near, steps)
     stored = np.zeros(len(down))
     if by_columns:
         lines = 4 * sizes.lines * sizes.rows
-        again = (across > 1) & (lines * sizes.depth > machine.cache_bytes)
+        again = (across > 1) & (lines * words > machine.cache_bytes)
         steps = np.where(again, np.maximum(steps, 4 * rows / _FAR), steps)
         # Each pass over the columns visits all lines of an output that no cache keeps, a part at a time.
         apart = (across > 1) & (lines * sizes.batch * sizes.columns > machine.cache_bytes)
         stored = np.where(apart, 4 * rows * member.columns / _FAR, 0.0)
-    return sizes.depth * steps + stored + _TILE_START + _SUM_START * sums
+    return words * steps + stored + _TILE_START + _SUM_START * sums
 
 
-def _collisions(rows: int, vectors: int, pitch: Integers) -> Floats:
+def _collisions(rows: int, vectors: int, pitch_bytes: Integers) -> Floats:
     """`collisions` of a tile's rows for each distance between them."""
-    different, places = np.unique(pitch, return_inverse=True)
-    return np.array([collisions(4 * int(one), rows, vectors, _FIRST_BYTES) for one in different])[places]
+    different, places = np.unique(pitch_bytes, return_inverse=True)
+    return np.array([collisions(int(one), rows, vectors, _FIRST_BYTES) for one in different])[places]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +76,8 @@ class ProductFamily:
     product: SymbolicProduct
     width: int
     """Columns of a panel of packed weights."""
+    step: int
+    """Terms of a word of packed weights."""
     packed: Any
     """Array of packed weights; None if they are not packed."""
     size: Any
@@ -113,10 +116,9 @@ def product_family(
         below = min((other for (other, *_) in choices if other > choice[0]), default=None)
         time = None if measure is None or below is not None else _time(task, measure)
         family, measured = _family(sizes, choice, below, machine, time)
-        width = family.members[0].width
-        panels = _panels(task, width)
-        packed = panels if task.layout is Weight.PACKED else None
-        part = _with_panels(task, panels, width, _dispatched(task, sizes.key, family, panels))
+        width, step = family.members[0].width, family.members[0].step
+        dispatched = partial(_dispatched, key=sizes.key, family=family)
+        packed, part = _with_panels(task, width, step, dispatched)
         body = part if body is None else IfThenElse(number(task.columns) >= width, part, body)
         least = 1 if columns is not None or width == widths[-1] else width
         tables.append(
@@ -130,19 +132,25 @@ def product_family(
                 tuple(measured),
             )
         )
-    return ProductFamily(task, width, packed, sizes.key, tuple(tables), with_prepared(task, body))
+    return ProductFamily(task, width, step, packed, sizes.key, tuple(tables), with_prepared(task, body))
 
 
-def _panels(task: SymbolicProduct, width: int) -> Any:
-    """Array of panels that a kernel reads; None if it reads the weight where it is."""
+def _with_panels(
+    task: SymbolicProduct, width: int, step: int, body: Callable[[SymbolicProduct, Any], Any]
+) -> tuple[Any, Any]:
+    """Array of packed weights, None without, and the statement that computes a task.
+
+    `body` makes it from the task as kernels of this width and step read it, and from the array of panels,
+    None for a weight that is read where it is. Panels that each call makes are filled first.
+    """
+    task = task.in_words(step)
     if task.layout is Weight.PACKED:
-        return tirx.decl_buffer(packed_shape(task, width), str(task.weight.ty.dtype), "packed")
-    return turned_panels(task, width) if task.layout is Weight.TURNED else None
-
-
-def _with_panels(task: SymbolicProduct, panels: Any, width: int, part: Any) -> Any:
-    """A statement that reads the panels, after the one that fills them if each call does so."""
-    return with_turned(task, panels, width, part) if task.layout is Weight.TURNED else part
+        packed = tirx.decl_buffer(packed_shape(task, width, step), str(task.weight.ty.dtype), "packed")
+        return packed, body(task, packed)
+    if task.layout is Weight.TURNED:
+        panels = turned_panels(task, width, step)
+        return None, with_turned(task, panels, width, step, body(task, panels))
+    return None, body(task, None)
 
 
 def _time(task: SymbolicProduct, measure: Measure) -> _Time:
@@ -150,9 +158,12 @@ def _time(task: SymbolicProduct, measure: Measure) -> _Time:
 
     def module(trial: _Trial) -> tvm.IRModule:
         member = trial.member
-        panels = _panels(task, member.width)
-        body = _with_panels(task, panels, member.width, product_kernel(task, member, panels))
-        return with_sizes(parameters(task, panels), with_prepared(task, body), trial.values)
+
+        def kernel(own: SymbolicProduct, panels: Any) -> Any:
+            return product_kernel(own, member, panels)
+
+        packed, body = _with_panels(task, member.width, member.step, kernel)
+        return with_sizes(parameters(task, packed), with_prepared(task, body), trial.values)
 
     return lambda trials: measure([module(trial) for trial in trials])
 
@@ -223,13 +234,7 @@ def _family(
     low, high = sizes.range
     if sizes.columns_follow:
         low, high = max(low, widths[0]), high if below is None else min(high, below - 1)
-    candidates = [
-        member
-        for width in widths
-        for member in sorted(
-            members(width, min(MOST_ROWS, sizes.rows[1]), _most_panels(sizes, width), machine)
-        )
-    ]
+    candidates = [member for width in widths for member in sorted(_members(sizes, width, machine))]
     most = MOST_MEMBERS if below is None else _NARROW
     rated = sampled_sizes(low, high, sizes.expected)
     measured = [] if time is None else _measured(candidates, sizes, machine, time)
@@ -257,6 +262,14 @@ def _predicted(
         return np.where(few, np.inf, cycles_at(member, extents, machine))
 
     return np.array([row(member) for member in candidates])
+
+
+def _members(sizes: _Sizes, width: int, machine: Machine) -> Iterator[KernelParameters]:
+    """Kernels with panels of this width; they multiply in pairs if the target can."""
+    task = sizes.task
+    pairs = machine.pairs_of(task.types, width) if task.reduced and task.plain else ""
+    rows = min(MOST_ROWS, sizes.rows[1])
+    return members(width, rows, _most_panels(sizes, width), machine, pairs)
 
 
 def _most_panels(sizes: _Sizes, width: int) -> int:
@@ -290,7 +303,7 @@ def _measured(
     ]
 
 
-def _dispatched(task: SymbolicProduct, key: Any, family: Family[KernelParameters], panels: Any) -> Any:
+def _dispatched(task: SymbolicProduct, panels: Any, key: Any, family: Family[KernelParameters]) -> Any:
     """Statement that runs the kernel which the table names."""
     kernels = [product_kernel(task, member, panels) for member in family.members]
     if len(kernels) == 1:

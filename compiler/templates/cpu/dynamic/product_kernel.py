@@ -18,8 +18,11 @@ from tvm import tirx
 from tvm.tirx import DeclBuffer, IfThenElse
 
 from ....codegen.prefetching import LINE_BYTES, prefetch
+from ....instruction_sets import INSTRUCTION
+from ....tvm_compat import importing_llvm
+from ..intrinsics.dot_intrinsics import dot_call, dot_llvm_ir
 from ..template import COLUMNS_FIRST
-from .addresses import Loads, TileLoads
+from .addresses import Loads, StepLoads, TileLoads
 from .finishing import finished
 from .kernel_parameters import KernelParameters, row_tiles
 from .nodes import (
@@ -95,7 +98,9 @@ class _Kernel:
     def with_views(self, tiles: Any) -> Any:
         """The statement of tiles after the views that it reads."""
         views = [DeclBuffer(view, data=source.data) for source, view in self.loads.views.by_source.items()]
-        return sequence(*views, tiles)
+        body = sequence(*views, tiles)
+        pairs = self.member.pairs
+        return importing_llvm(dot_llvm_ir(INSTRUCTION[pairs]), body) if pairs else body
 
     def _tiles(self) -> Any:
         task, member, down = self.task, self.member, self.down
@@ -129,14 +134,14 @@ class _Kernel:
         """Number of the pass over the current panels, and what makes the statement that fetches a share of
         the next ones at a step of the reduction, see `prefetching`; None if that saves no time."""
         task, member = self.task, self.member
-        steps, again = _steps(task)
+        steps, again = _steps(task, member.step)
         several = member.order == COLUMNS_FIRST and member.rows > 1  # one pass streams anyway
         if not several or task.layout is not Weight.PACKED or len(task.reduced) != 1:
             return None
-        tile = (fixed(task.depth) or 0) * member.columns
+        tile = (fixed(self.loads.depths[-1]) or 0) * member.step * member.columns
         bits = tvm.DataType(str(task.weight.ty.dtype)).bits
         lane = LINE_BYTES * 8 // bits
-        share = math.ceil(again * member.columns / lane / _PASSES)
+        share = math.ceil(again * member.step * member.columns / lane / _PASSES)
 
         def statement(step: Any) -> Any:
             start = (across + 1) * tile + (line * steps + step) * (share * lane)
@@ -164,6 +169,7 @@ class _Tile:
         self.kernel, self.task, self.member, self.height = kernel, kernel.task, kernel.member, height
         shape = (height, self.member.panels, self.member.width)
         self.sums = local(shape, self.task.dtype, "sums")
+        self.word = local([self.member.step], str(self.task.data.ty.dtype), "word")
 
     def statement(self, batches: Mapping[Any, Any], batch: Any, row: Any, panel: Any, ahead: Any) -> Any:
         """Statement that computes the tile of these first rows and panels; `ahead` is of `_Kernel._ahead`."""
@@ -175,19 +181,14 @@ class _Tile:
         loads = TileLoads(self.kernel.loads, places, batches, batch, row, self.height, panel, starts)
 
         clipping, taps = self._clipped(places, batches)
-        reduction = partial(_reduction, task, taps)
+        reduction = partial(_reduction, task, member.step, taps)
 
         def zero(line: int, at: int, lane: Any) -> Any:
             return store(self.sums, tirx.const(0, task.dtype), [line, at, lane])
 
-        def added(depths: Mapping[Any, Any]) -> Any:
-            steps, term = loads.at(depths)
-
-            def statement(line: int, at: int, lane: Any) -> Any:
-                total = self._sum(line, at, lane) + term(line, at, lane)
-                return store(self.sums, total, [line, at, lane])
-
-            return sequence(*steps, self._in_order(statement))
+        def added(depths: Mapping[Any, Any], terms: int) -> Any:
+            steps, step = loads.at(depths)
+            return sequence(*steps, self._dots(step, terms) if member.pairs else self._added(step))
 
         body = sequence(
             *given,
@@ -198,7 +199,37 @@ class _Tile:
             reduction(added, None) if ahead is None else self._fetching(partial(reduction, added), *ahead),
             self._stored(batches, row, starts),
         )
-        return allocated([places.array, self.sums], body)
+        words = [self.word] if member.pairs else []
+        return allocated([places.array, self.sums, *words], body)
+
+    def _added(self, loads: StepLoads) -> Any:
+        """Adds a term of each sum."""
+
+        def statement(line: int, at: int, lane: Any) -> Any:
+            return store(self.sums, self._sum(line, at, lane) + loads.term(line, at, lane), [line, at, lane])
+
+        return self._in_order(statement)
+
+    def _dots(self, loads: StepLoads, terms: int) -> Any:
+        """Adds a word of `terms` terms of each sum. Terms that are not adjacent are copied into one."""
+        member, instruction = self.member, INSTRUCTION[self.member.pairs]
+        dtype = str(self.word.dtype)
+        adjacent = terms == member.step and loads.adjacent
+        statements: list[Any] = []
+        for line in range(self.height):
+            word = loads.data(line)
+            if not adjacent:
+                for term in range(member.step):
+                    value = loads.data(line, term) if term < terms else tirx.const(0, dtype)
+                    statements.append(store(self.word, value, [term]))
+                word = tirx.BufferLoad(self.word, [number(0)])
+            for at in range(member.panels):
+                for lane in range(0, member.width, member.lanes):
+                    weight = loads.weight(at, lane * member.step)
+                    sums = (self.sums, [number(line), number(at), number(lane)])
+                    operands = ((one.source, one.indices) for one in (word, weight))
+                    statements.append(dot_call(instruction, sums, *operands))
+        return sequence(*statements)
 
     def _clipped(self, places: Places, batches: Mapping[Any, Any]) -> tuple[list[Any], dict[Any, Any]]:
         """Statements that find the taps inside of the data; the first one and their number, by variable."""
@@ -271,22 +302,26 @@ class _Tile:
         return store(place.source, with_values(rows.flat(value), values), place.indices)
 
 
-def _steps(task: SymbolicProduct) -> tuple[Any, int]:
-    """Iterations of the innermost loop of the reduction, and terms of each."""
-    extent = task.reduced[-1].dom.extent if task.reduced else 1
-    known = fixed(extent)
-    again = 1 if known is None else next(step for step in _UNROLLED if known % step == 0)
-    return simple(number(extent) // again), again
+def _steps(task: SymbolicProduct, step: int) -> tuple[Any, int]:
+    """Iterations of the innermost loop of the reduction, and whole words of `step` terms in each."""
+    words = simple(number(task.reduced[-1].dom.extent if task.reduced else 1) // step)
+    known = fixed(words)
+    again = 1 if known is None else next(count for count in _UNROLLED if known % count == 0)
+    return simple(words // again), again
 
 
-def _reduction(task: SymbolicProduct, taps: Mapping[Any, tuple[Any, Any]], added: Any, ahead: Any) -> Any:
+def _reduction(
+    task: SymbolicProduct, step: int, taps: Mapping[Any, tuple[Any, Any]], added: Any, ahead: Any
+) -> Any:
     """Loops of the reduction around `added`, and around `ahead` unless that is None.
 
-    `taps` has the first tap and the number of taps that are inside of the data, by variable.
+    Words of `step` terms are added, and a last one of fewer terms if that remains. `taps` has the first tap
+    and the number of taps that are inside of the data, by variable.
     """
     if not task.reduced:
-        return added({})
-    steps, again = _steps(task)
+        return added({}, step)
+    steps, again = _steps(task, step)
+    rest = simple(number(task.reduced[-1].dom.extent) % step)
 
     def nested(axes: Sequence[Any], values: Mapping[Any, Any]) -> Any:
         axis = axes[0]
@@ -294,11 +329,15 @@ def _reduction(task: SymbolicProduct, taps: Mapping[Any, tuple[Any, Any]], added
             first, count = taps.get(axis.var, (number(0), axis.dom.extent))
             return loop("depth", count, lambda at: nested(axes[1:], {**values, axis.var: first + at}))
 
-        def step(at: Any) -> Any:
-            terms = unrolled("again", again, lambda inner: added({**values, axis.var: at * again + inner}))
-            return sequence(None if ahead is None else ahead(at), terms)
+        def word(at: Any, terms: int = step) -> Any:
+            return added({**values, axis.var: at}, terms)
 
-        return loop("depth", steps, step)
+        def several(at: Any) -> Any:
+            words = unrolled("again", again, lambda inner: word(at * again + inner))
+            return sequence(None if ahead is None else ahead(at), words)
+
+        last = None if fixed(rest) == 0 else loop("rest", rest, lambda _: word(steps * again, 1))
+        return sequence(loop("depth", steps, several), last)
 
     return nested(task.reduced, {})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -15,7 +15,7 @@ from tvm.tirx import IterVar, PrimFunc
 from tvm.tirx.buffer import is_buffer_var
 
 from ..contraction import is_product, variables_of
-from .nodes import fixed, loads_of, number, product, simple, with_values
+from .nodes import ceildiv, fixed, loads_of, number, product, simple, with_loads, with_values
 from .task_stages import TaskStages, read_stages
 from .windows.window_axes import WindowAxis, padding_of, window_axis
 
@@ -60,6 +60,7 @@ class SymbolicProduct:
     """Axes of the reduction of one element."""
     term: Any
     """The product that is added to a sum: of loads of data and weight."""
+    data: TensorLoad
     weight: TensorLoad
     layout: Weight
     parameters: tuple[Any, ...]
@@ -89,6 +90,29 @@ class SymbolicProduct:
         return product([axis.dom.extent for axis in self.reduced])
 
     @property
+    def types(self) -> tuple[str, str, str]:
+        """Data types of data, weight and sums, as those of an instruction."""
+        return str(self.data.ty.dtype), str(self.weight.ty.dtype), self.dtype
+
+    @property
+    def plain(self) -> bool:
+        """Whether a term is the product of two elements, perhaps converted, and of no computed values."""
+        if not isinstance(self.term, tirx.Mul):
+            return False
+        factors = [one.value if isinstance(one, tirx.Cast) else one for one in (self.term.a, self.term.b)]
+        return all(isinstance(one, TensorLoad) for one in factors)
+
+    def depths(self, step: int) -> list[Any]:
+        """Extents of the axes of the reduction, at least one, the innermost one in words of `step` terms."""
+        *outer, last = [axis.dom.extent for axis in self.reduced] or [1]
+        return [*outer, ceildiv(last, step)]
+
+    def in_words(self, step: int) -> SymbolicProduct:
+        """The product for kernels that read words of `step` terms of the weight: they need panels."""
+        direct = step > 1 and self.layout is Weight.DIRECT
+        return replace(self, layout=Weight.TURNED) if direct else self
+
+    @property
     def parts(self) -> tuple[Any, ...]:
         """Extents in the order of `ProductSize`."""
         return self.row_count, self.columns, self.depth, self.batch_count, self.line_count, self.pitch
@@ -96,9 +120,8 @@ class SymbolicProduct:
     @property
     def pitch(self) -> Any:
         """Elements from the data of a row to that of the next one; 0 where the distance changes."""
-        data = next(load for load in loads_of(self.term) if not load.same_as(self.weight))
         place: Any = number(0)
-        for at, size in zip(data.indices, data.source.shape, strict=True):
+        for at, size in zip(self.data.indices, self.data.source.shape, strict=True):
             place = place * size + at
         terms = detect_linear_equation(place, [self.rows[-1].var]) if self.rows else []
         return simple(terms[0]) if terms else number(0)
@@ -139,6 +162,8 @@ def _with_axes(stages: TaskStages, constants: frozenset[int]) -> SymbolicProduct
     reduced = [axis for axis in anchor.iter_vars if axis.iter_type == IterVar.CommReduce]
     unit = tuple(axis for axis in reduced if fixed(axis.dom.extent) == 1)
     term = _term(anchor)
+    if _depends_on(term, anchor):
+        return None
     loads = loads_of(term)
     column = spatial[-1]
     for data, weight in (loads, loads[::-1]):
@@ -163,6 +188,7 @@ def _with_axes(stages: TaskStages, constants: frozenset[int]) -> SymbolicProduct
             reduced=summed,
             unit=unit,
             term=term,
+            data=data,
             weight=weight,
             layout=layout,
             parameters=tuple(func.params),
@@ -210,6 +236,12 @@ def _term(anchor: SBlock) -> Any:
     value, sums = anchor.body.value, anchor.writes[0].source
     own = isinstance(value.a, TensorLoad) and value.a.source.same_as(sums)
     return value.b if own else value.a
+
+
+def _depends_on(term: Any, anchor: SBlock) -> bool:
+    """Whether a term reads the axes outside of its loads, such as for a padding that it computes."""
+    rest = with_loads(term, lambda load: tirx.const(0, str(load.ty.dtype)))
+    return bool(variables_of([rest]) & {axis.var for axis in anchor.iter_vars})
 
 
 def _parameter(func: PrimFunc, weight: TensorLoad, constants: frozenset[int]) -> int | None:

@@ -13,7 +13,7 @@ from foretune.compiler.networks.dynamic.attention import ATTENTION
 from foretune.compiler.networks.dynamic.dynamic_inputs import dynamic_inputs
 from foretune.compiler.networks.dynamic.lowering import scheduled, to_symbolic_relax
 from foretune.compiler.networks.inputs import example_inputs
-from foretune.compiler.networks.lowering.lowering import Lowering
+from foretune.compiler.networks.lowering.lowering import AS_FASTEST, Lowering
 from foretune.inference.deploy.compile import flatten
 from foretune.inference.dynamic.run import compile_symbolic
 from support.cpus import HERE, multiplies
@@ -46,14 +46,20 @@ class Heads(nn.Module):
         return x
 
 
-def made(inputs: Sequence[Any], **kwargs: Any) -> tuple[Any, Any, Any]:
+def made(inputs: Sequence[Any], lowering: Lowering = AS_FASTEST, **kwargs: Any) -> tuple[Any, Any, Any]:
     """Network with its dynamic shapes, and the module of fused functions."""
     dynamic = dynamic_inputs(NETWORK, inputs, 1, {})
     network = load_network(NETWORK, inputs=dynamic.at(dynamic.traced), kwargs=kwargs)
-    return network, dynamic, to_symbolic_relax(network, dynamic, HERE)
+    return network, dynamic, to_symbolic_relax(network, dynamic, HERE, lowering)
 
 
-@multiplies("float32")
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [
+        pytest.param("float32", 1e-5, marks=multiplies("float32")),
+        pytest.param("bfloat16", 2**-5, marks=multiplies("bfloat16")),
+    ],
+)
 @pytest.mark.parametrize(
     ("inputs", "sizes"),
     [
@@ -66,9 +72,12 @@ def made(inputs: Sequence[Any], **kwargs: Any) -> tuple[Any, Any, Any]:
     ],
     ids=["both", "length", "batch"],
 )
-def test_outputs_are_those_of_pytorch(inputs: Sequence[Any], sizes: Sequence[dict[str, int]]) -> None:
-    network, dynamic, fused = made(inputs)
-    module, tasks = scheduled(fused, dynamic, HERE)
+def test_outputs_are_those_of_pytorch(
+    inputs: Sequence[Any], sizes: Sequence[dict[str, int]], dtype: str, tolerance: float
+) -> None:
+    lowering = Lowering(dtype=dtype)
+    network, dynamic, fused = made(inputs, lowering)
+    module, tasks = scheduled(fused, dynamic, HERE, lowering=lowering)
     assert [task["name"] for task in tasks if task["kind"] == ATTENTION] == ["fused_attention"]
     compiled = compile_symbolic(module, dynamic, HERE, "heads", tasks)
     for at in sizes:
@@ -78,7 +87,7 @@ def test_outputs_are_those_of_pytorch(inputs: Sequence[Any], sizes: Sequence[dic
         with torch.no_grad():
             expected = network.module(torch.from_numpy(x), torch.from_numpy(mask)).numpy()
         (found,) = flatten(compiled.bind(x, mask)())
-        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=10 * tolerance, atol=tolerance)
 
 
 @multiplies("float32")

@@ -9,7 +9,7 @@ import pytest
 import tvm
 from foretune.compiler.networks.lowering.widened import LANES, widened_channels
 from foretune.compiler.tvm_compat import parse_target
-from tvm import relax
+from tvm import relax, tirx
 
 RNG = np.random.default_rng(0)
 LAYERS = ("relax.nn.conv2d", "relax.matmul")
@@ -25,9 +25,9 @@ def convolution(data: relax.Expr, inputs: int, outputs: int, **options: Any) -> 
     return relax.op.nn.conv2d(data, weight, data_layout="NHWC", kernel_layout="HWIO", **options)
 
 
-def module(build: Any) -> tvm.IRModule:
+def module(build: Any, kind: relax.TensorType = IMAGE) -> tvm.IRModule:
     """Function of an image whose body is what `build(emit, image)` returns."""
-    builder, image = relax.BlockBuilder(), relax.Var("image", IMAGE)
+    builder, image = relax.BlockBuilder(), relax.Var("image", kind)
     with builder.function("main", [image]):
         with builder.dataflow():
             found = builder.emit_output(build(builder.emit, image))
@@ -112,6 +112,17 @@ def test_the_result_is_that_of_the_network(build: Any, widths: list[tuple[int, i
     before, after = output(mod), output(changed)
     assert after.shape == before.shape
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("build", "widths"),
+    [(residual, [(8, 32), (32, 32), (32, 32)]), (product, [(8, 32), (32, 32)]), (head, [(8, 30)])],
+    ids=["residual", "product", "head"],
+)
+def test_a_batch_of_any_size_has_the_same_layers(build: Any, widths: list[tuple[int, int]]) -> None:
+    """Values that something else reads may be many: they keep their channels."""
+    kind = relax.TensorType((tirx.Var("n", "int64"), 6, 5, 8), "float32")
+    assert weights(widened_channels(LANES)(module(build, kind))) == widths
 
 
 @pytest.mark.parametrize("build", [grouped, mixed, renamed, tiny])

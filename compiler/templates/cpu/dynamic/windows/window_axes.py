@@ -86,8 +86,9 @@ def padding_of(prepared: Sequence[SBlock], load: TensorLoad, neutral: Any) -> Pa
     if others or not load.source.same_as(block.writes[0].source) or not only_pads(block):
         return None
     condition, inside, outside = block.body.value.args
+    inside = inside.value if isinstance(inside, tirx.Cast) else inside
     variables = [axis.var for axis in block.iter_vars]
-    if not isinstance(inside, TensorLoad) or not tvm_ffi.structural_equal(outside, neutral):
+    if not isinstance(inside, TensorLoad) or not _same_number(outside, neutral):
         return None
     if not all(at.same_as(var) for at, var in zip(block.body.indices, variables, strict=True)):
         return None
@@ -103,6 +104,13 @@ def padding_of(prepared: Sequence[SBlock], load: TensorLoad, neutral: Any) -> Pa
     if around[-1][:2] != (0, 0) or not _same_terms(condition, bounds):
         return None
     return Padding(inside.source, around[:-1])
+
+
+def _same_number(one: Any, other: Any) -> bool:
+    """Whether two expressions are the same constant, perhaps of different data types."""
+    first, second = (getattr(node, "value", None) for node in (one, other))
+    alike = first is not None and first == second
+    return bool(alike or tvm_ffi.structural_equal(one, other))
 
 
 def _same_terms(condition: Any, bounds: Sequence[Any]) -> bool:

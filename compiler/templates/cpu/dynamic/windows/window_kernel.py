@@ -23,6 +23,7 @@ from ..nodes import (
     allocated,
     ceildiv,
     fixed,
+    in_type,
     local,
     loop,
     number,
@@ -197,7 +198,7 @@ class _PixelRow:
 
             def loaded(load: TensorLoad) -> Any:
                 if load.source.same_as(task.load.source):
-                    return tirx.BufferLoad(self.kernel.data, [place])
+                    return in_type(tirx.BufferLoad(self.kernel.data, [place]), str(load.ty.dtype))
                 return with_values(load, {**values, **taps, **channel})
 
             at = [number(line), number(0), column]

@@ -114,6 +114,8 @@ def read_windows(func: PrimFunc) -> ChannelWindows | None:
 
 def _keeps(operation: Any, term: Any, load: TensorLoad) -> bool:
     """Whether the term of a padding's element leaves a sum unchanged."""
+    if isinstance(term, tirx.Cast):
+        return _keeps(operation, term.value, load)
     if isinstance(term, TensorLoad):
         return bool(term.source.same_as(load.source))
     factors = (term.a, term.b) if operation is tirx.Add and isinstance(term, tirx.Mul) else ()

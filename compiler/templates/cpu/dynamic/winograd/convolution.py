@@ -17,7 +17,7 @@ from ..windows.window_axes import WindowAxis, padding_of, window_axis
 
 
 @dataclass(frozen=True, eq=False)
-class ImageConvolution:
+class SymbolicConvolution:
     """3x3 convolution of stride 1 over images of any size in float32, with channels last."""
 
     product: SymbolicProduct
@@ -42,9 +42,9 @@ class ImageConvolution:
         return product([self.images, self.x.extent, simple(KERNEL * number(y.extent) - outside)])
 
 
-def read_convolution(task: SymbolicProduct, lanes: int) -> ImageConvolution | None:
+def read_convolution(task: SymbolicProduct, lanes: int) -> SymbolicConvolution | None:
     """The convolution that a product computes, if it has the channels of a vector of `lanes`; else None."""
-    if task.layout is not Weight.PACKED or task.dtype != WIDE or len(task.lines) != 2:
+    if task.layout is not Weight.PACKED or set(task.types) != {WIDE} or len(task.lines) != 2:
         return None
     loads = [load for load in loads_of(task.term) if not load.source.same_as(task.weight.source)]
     padding = padding_of(task.prepared, loads[0], task.anchor.init.value) if loads else None
@@ -64,7 +64,7 @@ def read_convolution(task: SymbolicProduct, lanes: int) -> ImageConvolution | No
     plain = all((one.stride, one.dilation) == (1, 1) for one in (y, x)) and image.tap is None
     if not plain or not all(tap is not None for tap in taps) or not taps[0].same_as(task.reduced[0].var):
         return None
-    return ImageConvolution(task, padding.source, image.extent, y, x, extents[-1], columns)
+    return SymbolicConvolution(task, padding.source, image.extent, y, x, extents[-1], columns)
 
 
 def weight_of(array: NDArray[Any], task: SymbolicProduct) -> NDArray[Any]:

@@ -23,7 +23,7 @@ from ..nodes import (
     store,
     vector,
 )
-from .convolution import ImageConvolution
+from .convolution import SymbolicConvolution
 from .transform import Element, loaded, transformed
 
 
@@ -34,7 +34,7 @@ class DataTiles:
     """
 
     def __init__(
-        self, conv: ImageConvolution, transforms: Transforms, lanes: int, source: Any, target: Any
+        self, conv: SymbolicConvolution, transforms: Transforms, lanes: int, source: Any, target: Any
     ) -> None:
         self.conv, self.transforms, self.lanes = conv, transforms, lanes
         self.source, self.target = source, target

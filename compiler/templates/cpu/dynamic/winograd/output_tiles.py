@@ -24,7 +24,7 @@ from ..nodes import (
     with_loads,
     with_values,
 )
-from .convolution import ImageConvolution
+from .convolution import SymbolicConvolution
 from .transform import loaded, transformed
 
 
@@ -32,7 +32,7 @@ class OutputTiles:
     """Tiles of the output of a convolution, from the products [element, tile, channel of a panel]."""
 
     def __init__(
-        self, conv: ImageConvolution, transforms: Transforms, member: KernelParameters, products: Any
+        self, conv: SymbolicConvolution, transforms: Transforms, member: KernelParameters, products: Any
     ) -> None:
         self.conv, self.transforms, self.member, self.products = conv, transforms, member, products
 

@@ -24,7 +24,7 @@ from ...template import COLUMNS_FIRST
 from ..kernel_parameters import KernelParameters
 from ..nodes import fixed, number, product, with_values
 from ..prediction import MOST_ROWS, Machine, ProductSize, cycles, members, panel_widths
-from .convolution import ImageConvolution
+from .convolution import SymbolicConvolution
 from .winograd_kernel import WinogradParameters
 
 LEAST_GAIN = 1.2
@@ -60,7 +60,7 @@ class WinogradUse:
     per_tile: float
     at_least: float
 
-    def condition(self, conv: ImageConvolution) -> Any:
+    def condition(self, conv: SymbolicConvolution) -> Any:
         """The comparison at run time."""
         tiles = product(conv.grid(self.kernel.tile))
         per_tile, at_least = (ceil(_UNIT * one) for one in (self.per_tile, self.at_least))
@@ -75,7 +75,7 @@ class WinogradCycles:
     tile: float
     weight: float
 
-    def at(self, conv: ImageConvolution, values: Values) -> float:
+    def at(self, conv: SymbolicConvolution, values: Values) -> float:
         """Cycles at some sizes."""
         return max(self.tile * tiles_of(conv, self.kernel.tile, values), self.weight)
 
@@ -84,18 +84,18 @@ class WinogradCycles:
         return replace(self, tile=self.tile * factor, weight=self.weight * factor)
 
 
-def tiles_of(conv: ImageConvolution, tile: int, values: Values) -> int:
+def tiles_of(conv: SymbolicConvolution, tile: int, values: Values) -> int:
     """Tiles of all images at some sizes."""
     return _known(product(conv.grid(tile)), values)
 
 
-def rows_of_taps(conv: ImageConvolution, values: Values) -> int:
+def rows_of_taps(conv: SymbolicConvolution, values: Values) -> int:
     """`conv.rows_of_taps` at some sizes."""
     return _known(conv.rows_of_taps, values)
 
 
 def predicted(
-    conv: ImageConvolution, transforms: Sequence[Transforms], sizes: Sequence[Values], machine: Machine
+    conv: SymbolicConvolution, transforms: Sequence[Transforms], sizes: Sequence[Values], machine: Machine
 ) -> WinogradCycles:
     """The kernel that is predicted to be the fastest one at these sizes, as a geometric mean."""
     counts = {one.output_tile: [tiles_of(conv, one.output_tile, at) for at in sizes] for one in transforms}
@@ -114,7 +114,7 @@ def predicted(
 
 
 def use_of(
-    conv: ImageConvolution, found: WinogradCycles, row_cycles: float, largest: Values
+    conv: SymbolicConvolution, found: WinogradCycles, row_cycles: float, largest: Values
 ) -> WinogradUse | None:
     """The sizes at which a kernel runs; None if it gains too little at the largest ones.
 
@@ -126,7 +126,7 @@ def use_of(
     return WinogradUse(found.kernel, per_tile, at_least)
 
 
-def _cycles(conv: ImageConvolution, tile: int, member: KernelParameters, machine: Machine) -> WinogradCycles:
+def _cycles(conv: SymbolicConvolution, tile: int, member: KernelParameters, machine: Machine) -> WinogradCycles:
     elements, lanes = TRANSFORMS[tile].data_tile ** 2, machine.lanes
     panels = ceil(conv.out_channels / member.width)
     most = _SUMS_SHARE * machine.cache_bytes / (4 * elements * member.width)

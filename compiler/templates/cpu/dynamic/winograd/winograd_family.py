@@ -21,7 +21,7 @@ from ..measured_kernels import ANCHORS, Measure, size_at, with_sizes
 from ..nodes import fixed, number, with_values
 from ..prediction import Machine, ProductSize, cycles
 from ..product_family import ProductFamily, parameters
-from .convolution import ImageConvolution, read_convolution, transformed_panels, weight_of
+from .convolution import SymbolicConvolution, read_convolution, transformed_panels, weight_of
 from .winograd_choice import Values, WinogradCycles, WinogradUse, predicted, rows_of_taps, use_of
 from .winograd_kernel import WinogradParameters, winograd_kernel
 
@@ -30,7 +30,7 @@ from .winograd_kernel import WinogradParameters, winograd_kernel
 class WinogradFamily:
     """A kernel of Winograd's algorithm, and the direct kernels for sizes at which these are faster."""
 
-    conv: ImageConvolution
+    conv: SymbolicConvolution
     use: WinogradUse
     panels: Any
     """Array of the transformed weight, which is a parameter after the weight."""
@@ -92,7 +92,7 @@ def winograd_family(
     return WinogradFamily(conv, use, panels, IfThenElse(use.condition(conv), kernel, family.body))
 
 
-def _panels(conv: ImageConvolution, kernel: WinogradParameters) -> Any:
+def _panels(conv: SymbolicConvolution, kernel: WinogradParameters) -> Any:
     width = kernel.member.width
     shape = [-(-conv.out_channels // width), kernel.elements, conv.in_channels, width]
     return tirx.decl_buffer(shape, WIDE, "transformed_weight")
@@ -106,7 +106,7 @@ def _direct_cycles(family: ProductFamily, largest: Values, machine: Machine) -> 
 
 
 def _correction(
-    conv: ImageConvolution,
+    conv: SymbolicConvolution,
     found: WinogradCycles,
     row_cycles: float,
     family: ProductFamily,

@@ -35,7 +35,7 @@ from ..nodes import (
 )
 from ..product_kernel import panel_product
 from ..symbolic_product import SymbolicProduct, read_symbolic_product
-from .convolution import ImageConvolution
+from .convolution import SymbolicConvolution
 from .data_tiles import DataTiles
 from .output_tiles import OutputTiles
 
@@ -59,15 +59,15 @@ class WinogradParameters:
         return TRANSFORMS[self.tile].data_tile ** 2
 
 
-def winograd_kernel(conv: ImageConvolution, chosen: WinogradParameters, panels: Any) -> Any:
+def winograd_kernel(conv: SymbolicConvolution, chosen: WinogradParameters, panels: Any) -> Any:
     """Statement that computes the convolution; `panels` is the array of `transformed_panels`."""
-    return _Kernel(conv, chosen, panels).statement()
+    return _Winograd(conv, chosen, panels).statement()
 
 
-class _Kernel:
+class _Winograd:
     """One kernel: its arrays, and the numbers of tiles."""
 
-    def __init__(self, conv: ImageConvolution, chosen: WinogradParameters, panels: Any) -> None:
+    def __init__(self, conv: SymbolicConvolution, chosen: WinogradParameters, panels: Any) -> None:
         self.conv, self.chosen, self.panels = conv, chosen, panels
         self.first = tirx.Var("first", INDEX)
         self.product = _product(chosen, conv.in_channels, self.first)

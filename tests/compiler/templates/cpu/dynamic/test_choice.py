@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,13 @@ def test_cycles_of_a_product_that_fills_its_tiles() -> None:
     member, size = KernelParameters(16, 6, 1, COLUMNS_FIRST, 2), ProductSize(12, 32, 64)
     assert cycles(member, size, AVX2) == 4 * (64 * 6 + 60 + 4 * 12)
     assert cycles(member, size, Machine(8, 16, cores=3)) == 2 * (64 * 6 + 60 + 4 * 12)
+
+
+def test_a_sum_of_pairs_has_half_as_many_steps() -> None:
+    """63 terms are 31 pairs and a half."""
+    member = KernelParameters(16, 6, 1, COLUMNS_FIRST, 2)
+    pairs = replace(member, pairs="avx512_bf16")
+    assert cycles(pairs, ProductSize(12, 32, 63), AVX2) == cycles(member, ProductSize(12, 32, 32), AVX2)
 
 
 def test_one_row_more_makes_three_tiles_of_five_rows() -> None:

@@ -12,7 +12,7 @@ from foretune.compiler.operators.convolutions.winograd_rounding import LARGEST_R
 from foretune.compiler.templates.cpu.dynamic.kernel_parameters import KernelParameters
 from foretune.compiler.templates.cpu.dynamic.nodes import fixed, with_values
 from foretune.compiler.templates.cpu.dynamic.prediction import Machine
-from foretune.compiler.templates.cpu.dynamic.winograd.convolution import ImageConvolution
+from foretune.compiler.templates.cpu.dynamic.winograd.convolution import SymbolicConvolution
 from foretune.compiler.templates.cpu.dynamic.winograd.winograd_choice import (
     WinogradCycles,
     WinogradUse,
@@ -45,18 +45,18 @@ def use(network: Network) -> WinogradUse | None:
     return task.winograd
 
 
-def conv() -> ImageConvolution:
+def conv() -> SymbolicConvolution:
     found = read(convolution(64, 64, 1))
     assert found is not None
     return found
 
 
-def at(conv: ImageConvolution, batch: int, rows: int, columns: int) -> dict[tvm.tirx.Var, int]:
+def at(conv: SymbolicConvolution, batch: int, rows: int, columns: int) -> dict[tvm.tirx.Var, int]:
     sizes = {"batch": batch, "rows": rows, "columns": columns}
     return {var: sizes[var.name] for var in conv.product.symbols}
 
 
-def runs(use: WinogradUse, conv: ImageConvolution, *sizes: int) -> bool:
+def runs(use: WinogradUse, conv: SymbolicConvolution, *sizes: int) -> bool:
     return bool(fixed(with_values(use.condition(conv), at(conv, *sizes))))
 
 

@@ -18,7 +18,7 @@ from foretune.compiler.templates.cpu.dynamic.nodes import scheduled_function
 from foretune.compiler.templates.cpu.dynamic.product_family import parameters
 from foretune.compiler.templates.cpu.dynamic.symbolic_product import read_symbolic_product
 from foretune.compiler.templates.cpu.dynamic.winograd.convolution import (
-    ImageConvolution,
+    SymbolicConvolution,
     read_convolution,
     transformed_panels,
 )
@@ -55,7 +55,7 @@ def convolution(
     return [data, weight, bias, *given, topi.nn.relu(topi.add(added, given[0]) if given else added)]
 
 
-def read(tensors: Sequence[te.Tensor], lanes: int = LANES) -> ImageConvolution | None:
+def read(tensors: Sequence[te.Tensor], lanes: int = LANES) -> SymbolicConvolution | None:
     task = read_symbolic_product(te.create_prim_func(tensors, index_dtype_override="int64"), frozenset({1}))
     return None if task is None else read_convolution(task, lanes)
 
