@@ -126,7 +126,9 @@ def use_of(
     return WinogradUse(found.kernel, per_tile, at_least)
 
 
-def _cycles(conv: SymbolicConvolution, tile: int, member: KernelParameters, machine: Machine) -> WinogradCycles:
+def _cycles(
+    conv: SymbolicConvolution, tile: int, member: KernelParameters, machine: Machine
+) -> WinogradCycles:
     elements, lanes = TRANSFORMS[tile].data_tile ** 2, machine.lanes
     panels = ceil(conv.out_channels / member.width)
     most = _SUMS_SHARE * machine.cache_bytes / (4 * elements * member.width)
