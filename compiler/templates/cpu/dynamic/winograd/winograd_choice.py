@@ -95,9 +95,17 @@ def rows_of_taps(conv: SymbolicConvolution, values: Values) -> int:
 
 
 def predicted(
-    conv: SymbolicConvolution, transforms: Sequence[Transforms], sizes: Sequence[Values], machine: Machine
+    conv: SymbolicConvolution,
+    transforms: Sequence[Transforms],
+    sizes: Sequence[Values],
+    row_cycles: float,
+    machine: Machine,
 ) -> WinogradCycles:
-    """The kernel that is predicted to be the fastest one at these sizes, as a geometric mean."""
+    """The kernel with which the convolution is predicted to be the fastest, as a geometric mean over sizes.
+
+    Direct kernels run where they are faster; `row_cycles` is their time for a row of taps of an output.
+    """
+    direct = [row_cycles * rows_of_taps(conv, at) for at in sizes]
     counts = {one.output_tile: [tiles_of(conv, one.output_tile, at) for at in sizes] for one in transforms}
     every = [
         _cycles(conv, tile, member, machine)
@@ -108,7 +116,8 @@ def predicted(
     ]
 
     def mean(one: WinogradCycles) -> float:
-        return fmean(log(max(one.tile * count, one.weight)) for count in counts[one.kernel.tile])
+        own = [max(one.tile * count, one.weight) for count in counts[one.kernel.tile]]
+        return fmean(map(log, map(min, own, direct)))
 
     return min(every, key=mean)
 

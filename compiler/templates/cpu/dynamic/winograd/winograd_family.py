@@ -17,7 +17,7 @@ from .....operators.convolutions.winograd import TRANSFORMS
 from .....operators.convolutions.winograd_rounding import is_accurate
 from .....types import WIDE
 from ..expected_sizes import Ends
-from ..measured_kernels import ANCHORS, Measure, size_at, with_sizes
+from ..measured_kernels import ANCHORS, MEASURED, Measure, size_at, with_sizes
 from ..nodes import fixed, number, with_values
 from ..prediction import Machine, ProductSize, cycles
 from ..product_family import ProductFamily, parameters
@@ -72,11 +72,11 @@ def winograd_family(
         return None
     every = [TRANSFORMS[tile] for tile in tiles]
     accurate = [one for one in every if is_accurate((weight_of(array, task) for array in weights), one)]
-    *anchors, largest = ({var: size_at(*ends(var), at) for var in task.symbols} for at in (*ANCHORS, 1))
     if not accurate:
         return None
-    found = predicted(conv, accurate, [*anchors, largest], machine)
+    *sizes, largest = ({var: size_at(*ends(var), at) for var in task.symbols} for at in (*ANCHORS, 1))
     row_cycles = _direct_cycles(family, largest, machine) / rows_of_taps(conv, largest)
+    found = predicted(conv, accurate, [*sizes, largest], row_cycles, machine)
     use = use_of(conv, found, row_cycles, largest)
     if use is None:
         return None
@@ -84,8 +84,9 @@ def winograd_family(
     kernel = winograd_kernel(conv, found.kernel, panels)
     if measure is not None:
         params = [*parameters(task, family.packed), panels]
-        seconds = measure([with_sizes(params, kernel, values) for values in anchors])
-        found = found.times(_correction(conv, found, row_cycles, family, anchors, seconds))
+        measured = sizes[-len(MEASURED) :]
+        seconds = measure([with_sizes(params, kernel, values) for values in measured])
+        found = found.times(_correction(conv, found, row_cycles, family, measured, seconds))
         use = use_of(conv, found, row_cycles, largest)
     if use is None:
         return None
@@ -110,12 +111,12 @@ def _correction(
     found: WinogradCycles,
     row_cycles: float,
     family: ProductFamily,
-    anchors: Sequence[Values],
+    sizes: Sequence[Values],
     seconds: Sequence[float | None],
 ) -> float:
     """Measured over predicted time of the kernel, both compared with the direct kernels; 1 if unknown."""
     logs = []
-    for values, own in zip(anchors, seconds, strict=True):
+    for values, own in zip(sizes, seconds, strict=True):
         size = fixed(with_values(number(family.size), values))
         direct = [one.seconds for one in family.tables[0].measured if one.size == size]
         if own is not None and direct:

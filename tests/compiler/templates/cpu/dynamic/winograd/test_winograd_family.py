@@ -81,14 +81,14 @@ def test_a_small_gain_at_the_largest_sizes_is_not_worth_the_memory() -> None:
 
 def test_large_tiles_for_large_images_and_small_ones_for_two_rows() -> None:
     task, machine = conv(), Machine(lanes=8, registers=16, cores=2)
-    assert predicted(task, [F2, F4], [at(task, 1, 40, 40)], machine).kernel.tile == 4
-    assert predicted(task, [F2, F4], [at(task, 1, 2, 40)], machine).kernel.tile == 2
+    assert predicted(task, [F2, F4], [at(task, 1, 40, 40)], 500.0, machine).kernel.tile == 4
+    assert predicted(task, [F2, F4], [at(task, 1, 2, 40)], 500.0, machine).kernel.tile == 2
 
 
 def test_threads_share_panels_and_parts_evenly() -> None:
     """Two panels of 32 channels in four parts give each of eight cores one."""
     task, machine = conv(), Machine(lanes=16, registers=32, cores=8)
-    found = predicted(task, [F4], [at(task, 5, 40, 48)], machine).kernel
+    found = predicted(task, [F4], [at(task, 5, 40, 48)], 500.0, machine).kernel
     panels = -(-64 // found.member.width)
     assert panels * found.parts % 8 == 0
     assert found.tiles >= found.member.rows
