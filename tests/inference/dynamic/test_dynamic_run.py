@@ -175,9 +175,9 @@ def test_only_the_largest_sizes_are_compared_in_one_run(
     briefly: dict[tuple[int, ...], bool] = {}
     real = originals.Original
 
-    def original(network: Any, *, once: bool) -> Any:
+    def original(network: Any, dtype: str, *, once: bool) -> Any:
         briefly[network.inputs[0].shape] = once
-        return real(network, once=once)
+        return real(network, dtype, once=once)
 
     monkeypatch.setattr(originals, "Original", original)
     settings = replace(

@@ -64,7 +64,7 @@ def test_sizes_that_nobody_waits_for_are_left_out(monkeypatch: pytest.MonkeyPatc
     begun, released = threading.Event(), threading.Event()
     calls: list[dict[str, bool]] = []
 
-    def waiting(_: Network, **options: bool) -> Any:
+    def waiting(_: Network, dtype: str, **options: bool) -> Any:
         calls.append(options)
         begun.set()
         assert released.wait(60)
