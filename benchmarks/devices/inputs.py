@@ -1,4 +1,4 @@
-"""Inputs of the models: what they read of a program and of its device."""
+"""Inputs of the models: features of a program and of its device."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BASELINE = "task"
 def with_inputs(programs: Programs, name: str) -> LabelledFeatures:
     """The records with some inputs (`INPUTS`) as their features.
 
-    All inputs are columns after the task vector. The hardware vector is that of the reference device, so that
+    All inputs are columns after the task vector. The hardware vector describes the reference device, so that
     a model's least latencies, to which its targets are relative, depend on the task alone.
     """
     own, reference = programs.data.features, programs.reference

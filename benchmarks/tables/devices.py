@@ -8,13 +8,22 @@ from typing import Any
 
 import pandas as pd
 
-from .reading import MACHINES, Result
+from .reading import Result
 
-FEWEST_TASKS = 20
+FEWEST_TASKS = 10
 """Tasks of a device's part that count in the means."""
 
 GAINS = ("r2", "error", "spearman", "top_1", "top_5")
 BETTER_IF_LOW = ("error",)
+COMPARED = (
+    *(
+        ((target, inputs), (target, "program"))
+        for target in ("latency", "over_roofline", "score")
+        for inputs in ("hardware", "interactions")
+    ),
+    (("over_roofline", "program"), ("latency", "program")),
+)
+"""Target and inputs, each with the target and inputs that they are compared with."""
 
 
 def held_out(result: Result) -> Iterator[dict[str, Any]]:
@@ -30,8 +39,7 @@ def held_out(result: Result) -> Iterator[dict[str, Any]]:
 
 
 def _name(result: Result, device: str) -> str:
-    described = result.values["devices"][device]
-    return f"{MACHINES.get(described['machine'], described['machine'])}, `{described['cpu']}`"
+    return f"`{result.values['devices'][device]['cpu']}`"
 
 
 def agreements(result: Result) -> Iterator[dict[str, Any]]:
@@ -57,19 +65,20 @@ def by_part(result: Result) -> list[dict[str, Any]]:
 
 
 def gains(result: Result) -> Iterator[dict[str, Any]]:
-    """Gain by features of the hardware, for each model and target.
+    """Gain of a target and its inputs over another (`COMPARED`).
 
     A gain is the mean over devices, each with the mean of its seeds, with the standard error of this mean and
     the number of devices on which it is positive.
     """
     frame = pd.json_normalize(by_part(result))
-    for (model, target), fits in frame.groupby(["model", "target"], sort=False):
-        means = fits.groupby(["inputs", "device"]).mean(numeric_only=True)
-        for inputs in ("hardware", "interactions"):
-            if not {inputs, "program"} <= set(fits["inputs"]):
+    for model, fits in frame.groupby("model", sort=False):
+        means = fits.groupby(["target", "inputs", "device"]).mean(numeric_only=True)
+        for one, other in COMPARED:
+            if not {one, other} <= set(zip(fits["target"], fits["inputs"], strict=True)):
                 continue
-            change = means.loc[inputs] - means.loc["program"]
-            row: dict[str, Any] = {"model": model, "target": target, "inputs": inputs, "devices": len(change)}
+            change = means.loc[one] - means.loc[other]
+            row: dict[str, Any] = {"model": model, "devices": len(change)}
+            row |= {"target": one[0], "inputs": one[1], "than_target": other[0], "than_inputs": other[1]}
             for name in GAINS:
                 if f"all.{name}" in change:
                     of_devices = change[f"all.{name}"] * (-1 if name in BETTER_IF_LOW else 1)
