@@ -83,3 +83,6 @@ _NUMBERS = [field.name for field in fields(Hardware) if field.name not in _NOT_F
 
 HARDWARE_DIM = 1 + len(_NUMBERS)
 """Length of `Hardware.features`."""
+
+HARDWARE_COLUMNS = {name: number for number, name in enumerate(_NUMBERS, start=1)}
+"""Column of each number in `Hardware.features`."""

@@ -58,6 +58,12 @@ DEVICE_COLUMNS = (
 )  # fmt: skip
 """Columns of a draft vector that depend on the device and not on the program alone."""
 
+BAND_BYTES = tuple(range(8 + len(COUNTED_INSTRUCTIONS) + _BAND_COLUMNS - 1, _TRAFFIC, _BAND_COLUMNS))
+"""Columns with the bytes that all accesses touch inside each band, from the innermost; 0 without the band."""
+PARALLEL, BALANCE, LANES, FILLED, INNERMOST = (_PARALLEL + at for at in (0, 1, 3, 5, 9))
+"""Columns of the parallel iterations, those of the busiest core over the mean, the lanes of a vector loop,
+the share of registers that they fill, and the innermost extent."""
+
 
 class DraftFeaturizer:
     """Draft vectors of the candidates of one sketch on one device."""
@@ -242,9 +248,9 @@ def draft_vectors(
     return vectors, known
 
 
-def moved_bytes(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Bytes that candidates fetch past the second-level cache; draft vectors [n, DRAFT_DIM] -> [n]."""
-    start = _CACHES + MAX_ACCESSES + 1
+def moved_bytes(vectors: NDArray[np.float32], level: int = 2) -> NDArray[np.float64]:
+    """Bytes that candidates fetch past the cache of a level, 1 to 3; draft vectors [n, DRAFT_DIM] -> [n]."""
+    start = _CACHES + (level - 1) * (MAX_ACCESSES + 1)
     of_accesses = vectors[:, start : start + MAX_ACCESSES].astype(np.float64)
     found: NDArray[np.float64] = (np.exp2(of_accesses) - 1).sum(axis=1)
     return found

@@ -28,13 +28,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...compiler.hardware import Hardware
+from ...compiler.hardware import HARDWARE_COLUMNS, Hardware
 from .table import FeatureBatch, FeatureTable, LabelledFeatures
 
 _FLOPS, _COMPULSORY_BYTES = 46, 47
 """Columns of the task vector (`features.task`), with which draft vectors begin, too; log2(1 + x)."""
-_VECTOR_BITS, _PEAK_GFLOPS, _BANDWIDTH_GBS = 3, -2, -1
-"""Columns of the hardware vector (`Hardware.features`), log2(1 + x)."""
+_VECTOR_BITS, _PEAK_GFLOPS, _BANDWIDTH_GBS = (
+    HARDWARE_COLUMNS[name] for name in ("vector_bits", "peak_gflops", "bandwidth_gbs")
+)
 
 REGISTER_LOADS, L1_BYTES, L2_BYTES = 2, 32, 16
 """Vectors that a core loads from its first cache per cycle, and bytes per cycle from the second and third."""

@@ -14,6 +14,9 @@ from . import Hardware, probe_cpu
 _DOUBLE_PUMPED_BITS = {("AuthenticAMD", "25"): 256}
 """Arithmetic width in bits of CPU families below their widest vectors: Zen 4 splits 512 bits in halves."""
 
+_SEPARATE_ADDERS = {("AuthenticAMD", family) for family in ("23", "25", "26")}
+"""CPU families that add in other units than they multiply: without fused multiply-add, Zen keeps its rate."""
+
 
 def target_hardware(target: Target, measured: bool = True) -> Hardware:
     """Probe this machine and restrict it to the features that the target's generated code uses.
@@ -55,9 +58,9 @@ def _plain(feature: str) -> str:
 def limit_vectors(hardware: Hardware, vector_bits: int | None, fused: bool) -> Hardware:
     """Device as seen by code with vectors of at most `vector_bits`; None sets no limit.
 
-    The measured arithmetic peak is scaled by the lost arithmetic width, and halved if code does not use the
-    device's fused multiply-add (`fused`). The lower peak is an estimate, because torch, which measures the
-    peak, generates its own code.
+    The measured arithmetic peak is scaled by the lost arithmetic width. It is also halved if code does not
+    use the device's fused multiply-add (`fused`), unless the device has separate units for additions. The
+    lower peak is an estimate, because torch, which measures the peak, generates its own code.
     """
     if vector_bits is None:
         return hardware
@@ -67,7 +70,8 @@ def limit_vectors(hardware: Hardware, vector_bits: int | None, fused: bool) -> H
         return hardware
     family = (str(hardware.details.get("vendor")), str(hardware.details.get("family")))
     unit_bits = min(_DOUBLE_PUMPED_BITS.get(family, hardware.vector_bits), hardware.vector_bits)
-    share = min(bits, unit_bits) / unit_bits * (0.5 if loses_fusion else 1.0)
+    halved = loses_fusion and family not in _SEPARATE_ADDERS
+    share = min(bits, unit_bits) / unit_bits * (0.5 if halved else 1.0)
     machine = {"machine_vector_bits": hardware.vector_bits, "machine_peak_gflops": hardware.peak_gflops}
     return replace(
         hardware,

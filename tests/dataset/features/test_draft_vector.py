@@ -16,7 +16,17 @@ from foretune.compiler.structure.read_structure import read_structure
 from foretune.compiler.structure.read_traces import SketchReader
 from foretune.compiler.structure.structure import Term
 from foretune.compiler.tvm_compat import as_task_module, make_tune_context, parse_target
-from foretune.dataset.features.draft_vector import DRAFT_DIM, DraftFeaturizer, draft_vectors
+from foretune.dataset.features.draft_vector import (
+    BALANCE,
+    BAND_BYTES,
+    DRAFT_DIM,
+    FILLED,
+    INNERMOST,
+    LANES,
+    PARALLEL,
+    DraftFeaturizer,
+    draft_vectors,
+)
 from support.drafts import CPU, matmul, matmul_trace
 
 
@@ -102,6 +112,10 @@ def test_golden_vectors():
         vectors[0, scalars + 6 : scalars + 9], [log["64"], log["64"], log["16"]], rtol=1e-6
     )
     assert vectors[1, scalars + 3] == 1  # one lane
+    assert [scalars + at for at in (0, 1, 3, 5)] == [PARALLEL, BALANCE, LANES, FILLED]
+    assert vectors[0, INNERMOST] == np.float32(np.log2(1 + 8))
+    assert len(BAND_BYTES) == 8 and vectors[0, BAND_BYTES[0]] == np.float32(np.log2(1 + tile_bytes))
+    assert not vectors[0, list(BAND_BYTES[6:])].any()  # of six bands
     np.testing.assert_allclose(vectors @ np.arange(1.0, DRAFT_DIM + 1), GOLDEN_SUMS, rtol=1e-5)
 
 

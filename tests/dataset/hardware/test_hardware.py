@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from foretune.compiler.hardware import HARDWARE_COLUMNS
 from foretune.dataset.hardware import (
     HARDWARE_DIM,
     Hardware,
@@ -41,6 +42,8 @@ def test_the_shipped_description_keeps_its_id_and_features():
     expected = [0.0, *(np.log2(1 + number) for number in numbers)]
     np.testing.assert_array_equal(hardware.features(), np.array(expected, dtype=np.float32))
     assert len(expected) == HARDWARE_DIM == 9
+    assert (HARDWARE_COLUMNS["cores"], HARDWARE_COLUMNS["vector_bits"]) == (1, 3)
+    assert (HARDWARE_COLUMNS["peak_gflops"], HARDWARE_COLUMNS["bandwidth_gbs"]) == (7, 8)
     assert dict(hardware.details) == {}
 
 

@@ -72,7 +72,12 @@ def test_units_that_halve_wide_vectors_lose_nothing_by_code_of_their_width():
     zen4 = replace(MACHINE, details={**MACHINE.details, "vendor": "AuthenticAMD", "family": "25"})
     assert limit_vectors(zen4, 256, True).peak_gflops == 256.0
     assert limit_vectors(zen4, 256, True).vector_bits == 256
-    assert limit_vectors(zen4, 128, False).peak_gflops == 64.0
+
+
+def test_units_that_only_add_keep_the_rate_of_code_without_fusion():
+    zen4 = replace(MACHINE, details={**MACHINE.details, "vendor": "AuthenticAMD", "family": "25"})
+    assert limit_vectors(zen4, 128, False).peak_gflops == 128.0
+    assert limit_vectors(zen4, 128, False).details["fused_multiply_add"] is False
 
 
 def test_code_that_uses_all_of_the_machine_leaves_its_description():
