@@ -29,7 +29,7 @@ def symbolic_resizes(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRM
 
 
 def _transposed_before(mod: tvm.IRModule) -> tvm.IRModule:
-    """The module with images transposed before a resizing, and not after it: most resized images are larger."""
+    """The module with images transposed before a resizing, not after it: most resized images are larger."""
     resized = is_op(_RESIZE)(wildcard(), wildcard())
     transposed = is_op("relax.permute_dims")(resized)
 
