@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .....operators.convolutions.winograd import KERNEL, Transforms, transform_weight
 from .....types import WIDE
-from ..nodes import ceildiv, fixed, loads_of, number, product, simple
+from ..nodes import ceildiv, fixed, number, product, simple
 from ..panels import in_order, in_panels
 from ..symbolic_product import SymbolicProduct, Weight
 from ..windows.window_axes import WindowAxis, padding_of, window_axis
@@ -46,13 +46,12 @@ def read_convolution(task: SymbolicProduct, lanes: int) -> SymbolicConvolution |
     """The convolution that a product computes, if it has the channels of a vector of `lanes`; else None."""
     if task.layout is not Weight.PACKED or set(task.types) != {WIDE} or len(task.lines) != 2:
         return None
-    loads = [load for load in loads_of(task.term) if not load.source.same_as(task.weight.source)]
-    padding = padding_of(task.prepared, loads[0], task.anchor.init.value) if loads else None
+    padding = padding_of(task.prepared, task.data, task.anchor.init.value)
     extents = [fixed(axis.dom.extent) or 0 for axis in task.reduced]
     columns = fixed(task.columns) or 0
     if padding is None or extents[:-1] != [KERNEL, KERNEL] or min(extents[-1], columns) < lanes:
         return None
-    *indices, channel = loads[0].indices
+    *indices, channel = task.data.indices
     axes = [
         window_axis(axis, simple(index), task.reduced[:-1], *padded)
         for axis, index, padded in zip((*task.lines, *task.rows), indices, padding.around, strict=True)

@@ -22,7 +22,6 @@ from ..nodes import (
     Places,
     allocated,
     ceildiv,
-    loads_of,
     loop,
     number,
     parallel,
@@ -71,11 +70,7 @@ class _Winograd:
         self.conv, self.chosen, self.panels = conv, chosen, panels
         self.first = tirx.Var("first", INDEX)
         self.product = _product(chosen, conv.in_channels, self.first)
-        (self.data,) = (
-            load.source
-            for load in loads_of(self.product.term)
-            if not load.source.same_as(self.product.weight.source)
-        )
+        self.data = self.product.data.source
         self.tiles = product(conv.grid(chosen.tile))
         self.blocks = ceildiv(self.tiles, chosen.tiles * chosen.parts)
         self.in_block = simple((self.tiles + (self.blocks - 1)) // self.blocks)

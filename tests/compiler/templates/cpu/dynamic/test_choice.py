@@ -152,7 +152,7 @@ def test_tiles_of_two_heights_share_the_cost() -> None:
 
 
 def test_rows_a_whole_way_apart_push_each_other_out_of_the_first_cache() -> None:
-    """Of 12 lines in one place of 8 ways, (1 - 8 / 12) ** 2 are lost, 2.5 cycles each."""
+    """12 lines share one place of 8 ways: (1 - 8 / 12) ** 2 of them are lost, 2.5 cycles each."""
     member = KernelParameters(8, 12, 1, COLUMNS_FIRST)
     alone, apart = (cycles(member, ProductSize(12, 8, 64, pitch=pitch), AVX2) for pitch in (1024 + 16, 1024))
     assert alone == 64 * 6.5 + 60 + 4 * 12
