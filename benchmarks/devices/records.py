@@ -46,7 +46,7 @@ class Programs:
         of_tasks: dict[str, list[Record]] = {}
         for record in store.records():
             of_tasks.setdefault(record.workload_hash, []).append(record)
-        found = [described(row, of_tasks[row.workload_hash], hardware) for row in store.tasks()]
+        found = [features_of(row, of_tasks[row.workload_hash], hardware) for row in store.tasks()]
         return cls(
             LabelledFeatures.concatenate([own for own, _ in found]),
             FeatureTable.concatenate([reference for _, reference in found]),
@@ -120,7 +120,7 @@ def chosen_rows(
     return np.sort(np.concatenate(list(taken.values())))
 
 
-def described(
+def features_of(
     row: TaskRow, records: Sequence[Record], hardware: Mapping[str, Hardware]
 ) -> tuple[LabelledFeatures, FeatureTable]:
     """Records of a task with features for their own devices, and features for the reference device.

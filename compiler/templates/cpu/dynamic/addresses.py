@@ -20,6 +20,7 @@ from .nodes import (
     Places,
     ceildiv,
     fixed,
+    flat_index,
     loads_of,
     number,
     product,
@@ -49,14 +50,7 @@ class Views:
         """The load from the view; one from a view stays as it is."""
         if any(load.source.same_as(view) for view in self.by_source.values()):
             return load
-        return tirx.BufferLoad(self.of(load.source), [_offset(load.indices, load.source.shape)])
-
-
-def _offset(indices: Sequence[Any], shape: Sequence[Any]) -> Any:
-    place: Any = number(0)
-    for at, size in zip(indices, shape, strict=True):
-        place = place * size + at
-    return simple(place)
+        return tirx.BufferLoad(self.of(load.source), [flat_index(load.indices, load.source.shape)])
 
 
 class Operand:
@@ -114,7 +108,7 @@ class RowsAsOne:
         )
         if not leading:
             return load
-        place = _offset([self.row, *indices[count:]], [number(1), *shape[count:]])
+        place = flat_index([self.row, *indices[count:]], [number(1), *shape[count:]])
         return tirx.BufferLoad(self.views.of(load.source), [place])
 
     def values(self, row: Any) -> dict[Any, Any]:

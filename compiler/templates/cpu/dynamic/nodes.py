@@ -144,6 +144,14 @@ def split_index(flat: Any, extents: Sequence[Any]) -> list[Any]:
     return indices
 
 
+def flat_index(indices: Sequence[Any], extents: Sequence[Any]) -> Any:
+    """One index over axes of these extents."""
+    flat: Any = number(0)
+    for at, extent in zip(indices, extents, strict=True):
+        flat = flat * extent + at
+    return simple(flat)
+
+
 def local(shape: Sequence[int], dtype: str, name: str) -> Any:
     """Array on the stack of a thread, or in its registers."""
     return tirx.decl_buffer([number(extent) for extent in shape], dtype, name, scope="local")

@@ -15,7 +15,7 @@ from tvm.tirx import IterVar, PrimFunc
 from tvm.tirx.buffer import is_buffer_var
 
 from ..contraction import is_product, variables_of
-from .nodes import ceildiv, fixed, loads_of, number, product, simple, with_loads, with_values
+from .nodes import ceildiv, fixed, flat_index, loads_of, number, product, simple, with_loads, with_values
 from .task_stages import TaskStages, read_stages
 from .windows.window_axes import WindowAxis, padding_of, window_axis
 
@@ -120,9 +120,7 @@ class SymbolicProduct:
     @property
     def pitch(self) -> Any:
         """Elements from the data of a row to that of the next one; 0 where the distance changes."""
-        place: Any = number(0)
-        for at, size in zip(self.data.indices, self.data.source.shape, strict=True):
-            place = place * size + at
+        place = flat_index(self.data.indices, self.data.source.shape)
         terms = detect_linear_equation(place, [self.rows[-1].var]) if self.rows else []
         return simple(terms[0]) if terms else number(0)
 
